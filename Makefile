@@ -6,9 +6,10 @@ PYTHON ?= $(shell for minor in 13 12 11; do \
   "python3.$$minor" -c "import ensurepip, sys; sys.exit(sys.version_info[:2] != (3, $$minor))" \
   2> /dev/null && echo "python3.$$minor" && exit; done; echo python3)
 VENV ?= .venv
+REQUIREMENTS ?= requirements.txt
 TESTS ?= tests
 DEMO_DIR ?= output/demo
-DEMO_STEPS ?= 10000
+DEMO_STEPS ?= 2000
 DEMO_FINETUNE_STEPS ?= 400
 
 READY := $(VENV)/.requirements-installed
@@ -22,8 +23,8 @@ FUZZ_SEED ?= 1
 # Modules are compiled once, not in each of the many processes of the tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup test test-slow test-long test-killed test-beam test-install test-onednn-off test-second lint \
-  docs docs-check fuzz demo demo-finetune books pretrained-model clean
+.PHONY: help setup test test-slow test-long test-killed test-beam test-install test-onednn-off test-second \
+  test-coverage messages lint docs docs-check fuzz demo demo-finetune books pretrained-model clean
 
 help:
 	@echo "make setup   virtual environment in $(VENV) with the pinned requirements"
@@ -33,8 +34,11 @@ help:
 	@echo "make test-killed  tests of runs that are killed, and of workers that are lost"
 	@echo "make test-install  builds the package and uses it without the checkout: 4 minutes"
 	@echo "make test-beam  create_pretraining_data.py --runner, with Apache Beam in $(VENV)-beam"
-	@echo "make test-onednn-off  the tests of the model's figures, with TensorFlow's other kernels"
-	@echo "make test-second  the tests of text and data with another Python (SECOND=python3.13)"
+	@echo "make test-onednn-off  the tests of the model's numbers, with TensorFlow's other kernels"
+	@echo "make test-second  the tests of text, data and models with another Python (SECOND=python3.13)"
+	@echo "             and with the newest TensorFlow of the ranges"
+	@echo "make test-coverage  the tests, and how many lines of the code they run"
+	@echo "make messages  writes tests/messages.txt, which has the words of all messages"
 	@echo "make lint    ruff: rules, format; import-linter: layers; mypy: types of the public names"
 	@echo "make docs    the documentation site, in output/site; links and pages are checked"
 	@echo "make docs-check  the commands of README.md and docs/, with tiny models and data: 7 minutes"
@@ -43,25 +47,28 @@ help:
 	@echo "make demo    corpus -> SentencePiece -> records -> pre-training -> filled masks and curves,"
 	@echo "             in $(DEMO_DIR) (DEMO_STEPS=30 for a short one; finished stages are not repeated)"
 	@echo "make demo-finetune  the packaged model english-small learns which package a docstring is from"
-	@echo "make books   the small model of docs/results.md, from BOOKS=DIR with text and vocabulary"
-	@echo "make pretrained-model  a small English model, from TEXT=DIR as experiments/english_small.sh"
-	@echo "             describes it, in $(PRETRAINED_DIR); hours, and the same command goes on"
 	@echo "make clean   delete $(DEMO_DIR) and the tools' caches; $(VENV) stays"
 
 setup: $(READY)
 
 # An environment that is there keeps its Python.
-$(READY): requirements.txt requirements-library.txt requirements-dev.txt
+$(READY): $(REQUIREMENTS) requirements-library.txt requirements-dev.txt
 	@test -x $(VENV)/bin/python || $(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= \
 	sys.version_info < (3, 14) and "Python 3.11, 3.12 or 3.13 is needed, this is " \
 	+ sys.version.split()[0] + ". Name one: make PYTHON=/path/to/python3.13")'
 	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing the requirements takes some minutes."
-	$(VENV)/bin/python -m pip install --quiet -r requirements.txt -r requirements-dev.txt
+	$(VENV)/bin/python -m pip install --quiet -r $(REQUIREMENTS) -r requirements-dev.txt
 	@touch $@
 
 test: $(READY)
 	$(RUN) -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder $(TESTS)
+
+test-coverage: $(READY)
+	$(RUN) -m coverage erase
+	$(RUN) -m coverage run -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder $(TESTS)
+	$(RUN) -m coverage combine --quiet
+	$(RUN) -m coverage report
 
 test-slow: $(READY)
 	$(RUN) -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder -m slow $(TESTS)
@@ -99,12 +106,17 @@ test-onednn-off: export TF_ENABLE_ONEDNN_OPTS := 0
 test-onednn-off: TESTS := $(NUMERIC:%=tests/%)
 test-onednn-off: test
 
-# Versions of Python differ in Unicode's tables, `sum`, argparse and modules that were dropped.
+# Versions of Python differ in Unicode's tables, `sum`, argparse and modules that were dropped;
+# versions of TensorFlow in the models that are built, saved and served.
 SECOND ?= python3.13
 
 test-second:
-	$(MAKE) test VENV=$(VENV)-second PYTHON=$(SECOND) \
-	  TESTS="tests/text tests/corpus tests/project tests/test_config.py"
+	$(MAKE) test VENV=$(VENV)-second PYTHON=$(SECOND) REQUIREMENTS=requirements-newest.txt \
+	  TESTS="tests/text tests/corpus tests/project tests/test_config.py tests/model tests/api \
+	  tests/checkpoints tests/publish"
+
+messages: $(READY)
+	$(RUN) -m tests.messages --write
 
 lint: $(READY)
 	$(VENV)/bin/ruff check .
@@ -137,9 +149,9 @@ DATA := $(DEMO_DIR)/data
 # A run of its own for each length; one that was interrupted goes on where it was.
 MODEL := $(DEMO_DIR)/model-$(DEMO_STEPS)-steps
 
-# These let so small a model learn in minutes: short sequences, single pieces masked, many updates
-# of small batches, a small vocabulary, and the config's initializer_range. The vocabulary and the
-# positions of demo/albert_config.json fit these numbers.
+# These let so small a model learn in minutes: short sequences, single pieces masked, Muon, a small
+# vocabulary, and the config's initializer_range. The vocabulary and the positions of
+# demo/albert_config.json fit these numbers.
 VOCAB_SIZE := 4000
 SEQUENCE := --max_seq_length=32 --max_predictions_per_seq=6
 MASKS := --ngram=1 --nodo_whole_word_mask
@@ -177,11 +189,11 @@ $(MODEL)/.trained: $(DATA)/train.tfrecord $(DATA)/heldout.tfrecord \
 	$(RUN) run_pretraining.py --do_train --do_eval \
 	  --albert_config_file=demo/albert_config.json --output_dir=$(MODEL) \
 	  --input_file=$(DATA)/train.tfrecord --eval_input_file=$(DATA)/heldout.tfrecord \
-	  $(SEQUENCE) --train_batch_size=16 --eval_batch_size=64 --max_eval_steps=30 \
-	  --optimizer=adamw --learning_rate=0.001 --sentence_loss_weight=0.2 --seed=12345 \
+	  $(SEQUENCE) --train_batch_size=64 --eval_batch_size=64 --max_eval_steps=30 \
+	  --optimizer=muon --learning_rate=0.003 --sentence_loss_weight=0.2 --seed=12345 \
 	  --num_train_steps=$(DEMO_STEPS) --num_warmup_steps=$$(($(DEMO_STEPS) / 10)) \
 	  --save_checkpoints_steps=$$((($(DEMO_STEPS) + 9) / 10)) \
-	  --iterations_per_loop=$$((($(DEMO_STEPS) + 49) / 50))
+	  --decay_steps=$$((($(DEMO_STEPS) * 2 + 4) / 5)) --iterations_per_loop=$$((($(DEMO_STEPS) + 49) / 50))
 	@touch $@
 
 $(MODEL)/curves.png: $(MODEL)/.trained | $(READY)
@@ -204,51 +216,6 @@ demo-finetune: $(DATA)/train.txt
 	$(RUN) run_classifier.py --export_dir=$(PACKAGES)/export --output_dir=$(PACKAGES)
 	$(RUN) predict.py --saved_model=$(PACKAGES)/export --text="Draw the axes and the legend."
 
-# --- the first result of docs/results.md: a small ALBERT pre-trained on English books ---------------
-
-BOOKS ?= ../shared/data
-BOOKS_DIR ?= output/books
-# With more steps a finished model is trained on from where it is.
-BOOKS_STEPS ?= 8000
-# Single words and short sequences: in an hour a model this small learns more from them. Fine-tuning
-# may be longer.
-BOOKS_PREDICTIONS := --max_predictions_per_seq=10
-BOOKS_SEQUENCE := --max_seq_length=64 $(BOOKS_PREDICTIONS)
-BOOKS_VOCABULARY := --spm_model_file=$(BOOKS)/spm/30k-clean.model
-
-books: $(BOOKS_DIR)/model/.trained-$(BOOKS_STEPS)
-	$(RUN) benchmarks/unigram_baseline.py --train='$(BOOKS_DIR)/train-*.tfrecord' \
-	  --heldout=$(BOOKS_DIR)/heldout.tfrecord $(BOOKS_PREDICTIONS)
-	@tail -n 20 $(BOOKS_DIR)/model/eval_results.txt
-
-$(BOOKS_DIR)/train-0.tfrecord: create_pretraining_data.py | $(READY)
-	@mkdir -p $(BOOKS_DIR)
-	$(RUN) create_pretraining_data.py --input_file='$(BOOKS)/corpus/books-0*.txt' \
-	  --output_file=$(BOOKS_DIR)/train-1.tfrecord,$@ $(BOOKS_VOCABULARY) $(BOOKS_SEQUENCE) \
-	  --ngram=1 --dupe_factor=6
-
-$(BOOKS_DIR)/heldout.tfrecord: create_pretraining_data.py | $(READY)
-	@mkdir -p $(BOOKS_DIR)
-	$(RUN) create_pretraining_data.py --input_file=$(BOOKS)/corpus/books-heldout.txt \
-	  --output_file=$@ $(BOOKS_VOCABULARY) $(BOOKS_SEQUENCE) --ngram=1 \
-	  --dupe_factor=1
-
-$(BOOKS_DIR)/model/.trained-$(BOOKS_STEPS): $(BOOKS_DIR)/train-0.tfrecord $(BOOKS_DIR)/heldout.tfrecord
-	$(RUN) run_pretraining.py --do_train --do_eval --albert_config_file=demo/books_config.json \
-	  --input_file='$(BOOKS_DIR)/train-*.tfrecord' --eval_input_file=$(BOOKS_DIR)/heldout.tfrecord \
-	  --output_dir=$(BOOKS_DIR)/model $(BOOKS_SEQUENCE) --train_batch_size=32 --optimizer=adamw \
-	  --learning_rate=0.001 --num_train_steps=$(BOOKS_STEPS) --num_warmup_steps=800 --seed=12345 \
-	  --save_checkpoints_steps=1000 --iterations_per_loop=50
-	@touch $@
-
-# --- a small English model --------------------------------------------------------------------------
-
-TEXT ?= text
-PRETRAINED_DIR ?= output/english-small
-
-pretrained-model: $(READY)
-	PYTHON=$(RUN) experiments/english_small.sh $(TEXT) $(PRETRAINED_DIR)
-
 clean:
-	rm -rf $(DEMO_DIR) .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	rm -rf $(DEMO_DIR) .coverage* .pytest_cache .ruff_cache .mypy_cache .hypothesis
 	find albert_tf demo tests -name __pycache__ -prune -exec rm -rf {} +

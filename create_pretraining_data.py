@@ -5,13 +5,8 @@ python create_pretraining_data.py --input_file='text/*.txt' --output_file=train.
     --spm_model_file=30k-clean.model
 """
 
-from absl import flags
-
-from albert_tf import options
+from albert_tf import options, resolve
 from albert_tf.cli import flag_groups, launch
-from albert_tf.errors import UserError
-
-FLAGS = flags.FLAGS
 
 
 def define_flags():
@@ -29,57 +24,41 @@ def define_flags():
     )
 
 
-def beam_runner():
+def beam_runner(given):
     """BeamRunner as the flags say, or None; without --runner, Beam is not imported."""
-    if not FLAGS.runner:
-        if FLAGS.beam_pipeline_options:
-            raise UserError("--beam_pipeline_options needs a --runner")
+    if not given.runner:
         return None
-    if FLAGS["num_workers"].present:
-        raise UserError(
-            "--num_workers is for runs without --runner; the runner has options of its own in "
-            "--beam_pipeline_options, such as direct_num_workers or dask_npartitions"
-        )
     from albert_tf.corpus import beam_pipeline
 
-    return beam_pipeline.BeamRunner(FLAGS.runner, FLAGS.beam_pipeline_options)
+    return beam_pipeline.BeamRunner(given.runner, given.beam_pipeline_options)
 
 
-def check_flags_without_masks():
-    """Raises UserError for flags about masks. Prints a line if records are written repeatedly."""
-    for name in ("do_permutation", "do_whole_word_mask", "favor_shorter_ngram", "ngram"):
-        if FLAGS[name].value != FLAGS[name].default:
-            raise UserError(f"--{name} needs masks; --masked_lm_prob=0 makes none: leave it out")
-    if FLAGS["dupe_factor"].using_default_value:
-        print(
-            f"--masked_lm_prob=0 with --dupe_factor={FLAGS.dupe_factor}, the default: the text is "
-            "written so many times, and --dupe_factor=1 is usually enough without masks."
-        )
-
-
-def main(_):
+def main(given):
     """Reads the flags, makes the records, prints what was made."""
-    flag_groups.check_vocabulary("making records")
-    flag_groups.check_exist("input_file")
+    flag_groups.check_paths(given)
+    flag_groups.need_vocabulary(given, "making records")
 
     from albert_tf import files
     from albert_tf.corpus import build, instances, text_files
     from albert_tf.records import schemas
     from albert_tf.text import tokenization
 
-    settings = flag_groups.values_of(instances.Settings)
-    if not settings.masked_lm_prob:
-        check_flags_without_masks()
-    inputs = files.expand_patterns(FLAGS.input_file, "input_file")
-    outputs = schemas.expand_shards(FLAGS.output_file, FLAGS.num_output_shards)
-    heldout = FLAGS.heldout_output_file
+    settings = given.values_of(instances.Settings)
+    if not settings.masked_lm_prob and given.origin("dupe_factor") == resolve.DEFAULT:
+        print(
+            f"--masked_lm_prob=0 with --dupe_factor={given.dupe_factor}, the default: the text is "
+            "written so many times, and --dupe_factor=1 is usually enough without masks."
+        )
+    inputs = files.expand_patterns(given.input_file, "input_file")
+    outputs = schemas.expand_shards(given.output_file, given.num_output_shards)
+    heldout = given.heldout_output_file
     heldout_outputs = schemas.expand_shards(heldout, flag="heldout_output_file") if heldout else []
-    runner = beam_runner()
+    runner = beam_runner(given)
     tokenizer = tokenization.FullTokenizer(
-        vocab_file=FLAGS.vocab_file,
-        do_lower_case=FLAGS.do_lower_case,
-        spm_model_file=FLAGS.spm_model_file,
-        strip_accents=FLAGS.strip_accents,
+        vocab_file=given.vocab_file,
+        spm_model_file=given.spm_model_file,
+        # the vocabulary may record other values than the defaults of the flags
+        **given.typed("do_lower_case", "strip_accents"),
     )
     summary = build.create(
         inputs,
@@ -87,11 +66,11 @@ def main(_):
         tokenizer,
         settings,
         heldout_outputs=heldout_outputs,
-        form=flag_groups.values_of(text_files.Format),
-        selection=flag_groups.values_of(options.Selection),
-        word_start=FLAGS.word_start,
-        num_workers=FLAGS.num_workers,
-        work_directory=FLAGS.work_directory,
+        form=given.values_of(text_files.Format),
+        selection=given.values_of(options.Selection),
+        word_start=given.word_start,
+        num_workers=given.num_workers,
+        work_directory=given.work_directory,
         runner=runner,
     )
     print(summary)

@@ -6,16 +6,13 @@ python export_checkpoints.py \
 """
 
 import dataclasses
+import itertools
 import os
-
-from absl import flags
 
 from albert_tf import options
 from albert_tf.cli import flag_groups, launch
 from albert_tf.config import CONFIG_FILE, AlbertConfig
 from albert_tf.errors import UserError
-
-FLAGS = flags.FLAGS
 
 
 def define_flags():
@@ -23,26 +20,39 @@ def define_flags():
     flag_groups.define(options.CheckpointExport)
 
 
-def check_flags():
+def check_flags(given):
     """Raises UserError for values that name no file, before anything is read."""
-    flag_groups.check_not_empty("albert_directory", "export_path", "checkpoint_name")
-    name = FLAGS.checkpoint_name
+    name = given.checkpoint_name
     if os.path.isabs(name) or os.path.normpath(name).split(os.sep)[0] == os.pardir:
         raise UserError(
             f"--checkpoint_name={name} leads out of --albert_directory: give the name of a "
             "checkpoint in it"
         )
-    for name, is_given in (("dtype", FLAGS.dtype != "fp32"), ("card_file", FLAGS.card_file)):
-        if is_given and FLAGS.export_format != "hf":
-            raise UserError(f"--{name}={FLAGS[name].value} needs --export_format=hf")
-    flag_groups.check_albert_directory()
+    flag_groups.check_albert_directory(given)
 
 
-def read_weights(config, checkpoint):
-    """The weights of a checkpoint; prints the names that are left out."""
+def read_weights(given, config, checkpoint, new_tokenizer=None):
+    """The weights of a checkpoint; prints the names that are left out and how pieces change.
+
+    Args:
+        given: resolve.Resolved.
+        config: AlbertConfig of the checkpoint.
+        checkpoint: str.
+        new_tokenizer: FullTokenizer of --new_vocabulary; None to keep the pieces.
+    """
     from albert_tf.checkpoints import loading, name_table
+    from albert_tf.cli import model_flags
     from albert_tf.model import heads
+    from albert_tf.publish import vocabulary_change
 
+    change = None
+    if new_tokenizer:
+        try:
+            change = vocabulary_change.compare(
+                model_flags.directory_tokenizer(given), new_tokenizer
+            )
+        except UserError as error:
+            raise UserError(f"--new_vocabulary={new_tokenizer.path}: {error}") from error
     named = name_table.named_variables(heads.PretrainingModel(config))
     tensors, report = loading.read_weights(checkpoint, named)
     print(f"Read {len(tensors)} variables from {report.prefix}")
@@ -50,7 +60,34 @@ def read_weights(config, checkpoint):
         print(f"  absent, so not written: {', '.join(report.missing)}")
     if report.unused_weights:
         print(f"  not of an ALBERT model, so left out: {', '.join(report.unused_weights)}")
-    return tensors
+    if change is None:
+        return tensors
+    print(
+        f"Pieces: {len(change.copied)} copied, {len(change.new)} new from the mean of their parts, "
+        f"{len(change.without_parts)} new from the mean of all pieces, {len(change.dropped)} "
+        "dropped"
+    )
+    return vocabulary_change.apply(tensors, change)
+
+
+def read_new_vocabulary(given, config):
+    """The FullTokenizer with --new_vocabulary and the casing of the model."""
+    from albert_tf.checkpoints import source
+    from albert_tf.cli import model_flags
+    from albert_tf.text import tokenization
+
+    old = model_flags.directory_tokenizer(given)
+    config.check_vocabulary(old)
+    path = given.new_vocabulary
+    try:
+        return tokenization.FullTokenizer(**{source.vocabulary_flag(path): path}, **old.casing)
+    except UserError as error:
+        raise UserError(f"--new_vocabulary={path}: {error}") from error
+
+
+def with_pieces_of(tokenizer, config):
+    """The config for the pieces of a FullTokenizer, or as it is for None."""
+    return dataclasses.replace(config, vocab_size=tokenizer.vocab_size) if tokenizer else config
 
 
 def task_files(checkpoint):
@@ -61,7 +98,7 @@ def task_files(checkpoint):
     from albert_tf.tasks.squad import squad
 
     folder = run_directory.RunDirectory(os.path.dirname(checkpoint))
-    names = (run_directory.TASK, multi_label.Threshold.FILE)
+    names = (run_directory.TASK, multi_label.LabelThreshold.FILE)
     # It may be in run.json, as a flag of the training, which is not written.
     threshold = squad.threshold_of(folder)
     return {name: files.read_text(folder.file(name)) for name in names} | {
@@ -69,8 +106,10 @@ def task_files(checkpoint):
     }
 
 
-def export_checkpoint(config, checkpoint):
+def export_checkpoint(given, config, checkpoint, new_tokenizer=None):
     """Writes --export_path as a checkpoint, with the config, task and threshold next to it.
+
+    A new vocabulary is written there too.
 
     Raises:
         UserError: it cannot be written there, or one of these files is there and differs.
@@ -78,9 +117,9 @@ def export_checkpoint(config, checkpoint):
     import tensorflow as tf
 
     from albert_tf import files
-    from albert_tf.checkpoints import name_table, run_directory, writers
+    from albert_tf.checkpoints import name_table, run_directory, source, writers
 
-    prefix = FLAGS.export_path
+    prefix = given.export_path
     directory, name = os.path.split(prefix)
     if not name or tf.io.gfile.isdir(prefix) or "[" in name:
         raise UserError(
@@ -93,32 +132,43 @@ def export_checkpoint(config, checkpoint):
     path = os.path.join(directory, CONFIG_FILE)
     extra = {os.path.join(directory, name): text for name, text in task_files(checkpoint).items()}
     others = [name for name, text in extra.items() if files.read_text(name) not in ("", text)]
-    if tf.io.gfile.exists(path) and AlbertConfig.from_json_file(path) != config:
+    written = with_pieces_of(new_tokenizer, config)
+    if tf.io.gfile.exists(path) and AlbertConfig.from_json_file(path) != written:
         others.append(path)
+    vocabulary = new_tokenizer and files.read_bytes(new_tokenizer.path)
+    if new_tokenizer:
+        found = itertools.chain.from_iterable(source.Source(directory).vocabularies())
+        others += [path for path in found if files.read_bytes(path) != vocabulary]
     if others:
         raise UserError(
             f"--export_path={prefix}: {others[0]} belongs to another model. Choose another "
             "directory"
         )
-    tensors = read_weights(config, checkpoint)
-    writers.write(prefix, tensors, FLAGS.export_format)
+    tensors = read_weights(given, config, checkpoint, new_tokenizer)
+    writers.write(prefix, tensors, given.export_format)
     if not tf.io.gfile.exists(path):
-        extra[path] = config.to_json_string()
+        extra[path] = written.to_json_string()
+    if vocabulary:
+        name = "spiece.model" if new_tokenizer.is_sentencepiece else "vocab.txt"
+        with files.writing(os.path.join(directory, name)) as file:
+            file.write(vocabulary)
     for name, text in extra.items():
         if text:
             files.write_text(name, text)
     print(f"Wrote {len(tensors)} variables and {name_table.GLOBAL_STEP} 0 to {prefix}")
 
 
-def read_tokenizer(config, has_masked_lm):
-    """The vocabulary in --albert_directory, as ids and files of transformers.
+def read_tokenizer(given, config, has_masked_lm, new_tokenizer=None):
+    """The vocabulary of the model, as ids and files of transformers.
 
     Args:
+        given: resolve.Resolved.
         config: AlbertConfig.
         has_masked_lm: bool, whether the model has a masked-LM head.
+        new_tokenizer: FullTokenizer of --new_vocabulary; None for the one in --albert_directory.
 
     Returns:
-        (tokenization.SpecialIds, dict of file name -> bytes).
+        (dict of the special ids of their config, dict of file name -> bytes).
 
     Raises:
         UserError: there is none, it is of another model, or transformers has no such tokenizer.
@@ -127,10 +177,10 @@ def read_tokenizer(config, has_masked_lm):
     from albert_tf.cli import model_flags
     from albert_tf.publish import transformers_tokenizer
 
-    tokenizer = model_flags.directory_tokenizer()
+    tokenizer = new_tokenizer or model_flags.directory_tokenizer(given)
     config.check_vocabulary(tokenizer)
-    ids = tokenizer.special_ids(with_mask=False)
-    length = source.Source(FLAGS.albert_directory).recorded("max_seq_length")
+    ids = transformers_tokenizer.ids_for_config(tokenizer)
+    length = source.Source(given.albert_directory).recorded("max_seq_length")
     length = length or config.max_position_embeddings
     try:
         return ids, transformers_tokenizer.tokenizer_files(tokenizer, length, has_masked_lm)
@@ -138,7 +188,7 @@ def read_tokenizer(config, has_masked_lm):
         raise UserError(f"--export_format=hf: {tokenizer.path}: {error}") from error
 
 
-def export_to_transformers(config, checkpoint):
+def export_to_transformers(given, config, checkpoint, new_tokenizer=None):
     """Writes --export_path as a directory of the transformers library."""
     import numpy as np
 
@@ -150,16 +200,17 @@ def export_to_transformers(config, checkpoint):
         huggingface.check_expressible(config)
     except UserError as error:
         raise UserError(f"--export_format=hf: {error}") from error
-    saved_models.check_export_path(FLAGS.export_path)
+    saved_models.check_export_path(given.export_path)
     head = run_directory.RunDirectory(os.path.dirname(checkpoint)).task
     shapes = readers.open_reader(checkpoint).shapes
     architecture, outputs = huggingface.architecture_of(shapes, config.hidden_size, head)
-    ids, tokenizer_files = read_tokenizer(config, architecture in huggingface.WITH_MASKED_LM)
-    special_ids = {"pad_token_id": ids.pad, "bos_token_id": ids.cls, "eos_token_id": ids.sep}
-    their_config = huggingface.to_their_config(config, architecture, special_ids, outputs)
-    tensors = read_weights(config, checkpoint)
-    with files.replacing_directory(FLAGS.export_path) as directory:
-        dtype = np.float16 if FLAGS.dtype == "fp16" else np.float32
+    written_config = with_pieces_of(new_tokenizer, config)
+    has_masked_lm = architecture in huggingface.WITH_MASKED_LM
+    ids, tokenizer_files = read_tokenizer(given, written_config, has_masked_lm, new_tokenizer)
+    their_config = huggingface.to_their_config(written_config, architecture, ids, outputs)
+    tensors = read_weights(given, config, checkpoint, new_tokenizer)
+    with files.replacing_directory(given.export_path) as directory:
+        dtype = np.float16 if given.dtype == "fp16" else np.float32
         written = huggingface.write(directory, their_config, tensors, tokenizer_files, dtype)
         for name, text in task_files(checkpoint).items():
             if text and name != run_directory.THRESHOLD:  # of a head that transformers lacks
@@ -167,33 +218,34 @@ def export_to_transformers(config, checkpoint):
         card = cards.card(
             "transformers_card.md",
             checkpoint,
-            FLAGS.card_file,
-            **dataclasses.asdict(config),
+            given.card_file,
+            **dataclasses.asdict(written_config),
             architecture=architecture,
             example=cards.transformers_example(architecture),
             parameters=f"{sum(tensors[name].size for name in written):,}",
-            dtype=FLAGS.dtype,
-            path=FLAGS.export_path,
+            dtype=given.dtype,
+            path=given.export_path,
         )
         files.write_text(os.path.join(directory, cards.FILE), card)
     left_out = [name for name in tensors if name not in written]
     if left_out:
         print(f"  {architecture} has no place for: {', '.join(left_out)}")
-    print(f"Wrote {len(written)} variables as {architecture} to {FLAGS.export_path}")
+    print(f"Wrote {len(written)} variables as {architecture} to {given.export_path}")
 
 
-def main(_):
+def main(given):
     """Reads flags, checks them and the input, then writes."""
-    check_flags()
+    check_flags(given)
 
     from albert_tf.checkpoints import source
 
-    config = source.Source(FLAGS.albert_directory).read_config()
-    is_for_transformers = FLAGS.export_format == "hf"
-    path = os.path.join(FLAGS.albert_directory, FLAGS.checkpoint_name)
+    config = source.Source(given.albert_directory).read_config()
+    is_for_transformers = given.export_format == "hf"
+    path = os.path.join(given.albert_directory, given.checkpoint_name)
     checkpoint = source.find(path, takes_exports=not is_for_transformers).checkpoint
     export = export_to_transformers if is_for_transformers else export_checkpoint
-    export(config, checkpoint)
+    new_tokenizer = read_new_vocabulary(given, config) if given.new_vocabulary else None
+    export(given, config, checkpoint, new_tokenizer)
 
 
 def run():

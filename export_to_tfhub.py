@@ -9,14 +9,9 @@ python export_to_tfhub.py --albert_directory=albert_base --export_path=modules/a
 import os
 import tempfile
 
-from absl import flags
-
 from albert_tf import options
 from albert_tf.cli import flag_groups, launch
 from albert_tf.config import CONFIG_FILE
-from albert_tf.errors import UserError
-
-FLAGS = flags.FLAGS
 
 
 def define_flags():
@@ -24,7 +19,7 @@ def define_flags():
     flag_groups.define(options.HubExport, options.Einsum)
 
 
-def export_model(tokenizer):
+def export_model(given, tokenizer):
     """Writes the encoder, with the heads that the checkpoint has.
 
     Raises:
@@ -37,11 +32,11 @@ def export_model(tokenizer):
     from albert_tf.model import heads
     from albert_tf.publish import hub, saved_models
 
-    found = source.Source(FLAGS.albert_directory)
+    found = source.Source(given.albert_directory)
     config = found.read_config()
     config.check_vocabulary(tokenizer)
     model = heads.PretrainingModel(config)
-    path = os.path.join(FLAGS.albert_directory, FLAGS.checkpoint_name)
+    path = os.path.join(given.albert_directory, given.checkpoint_name)
     report = loading.load(path, name_table.named_variables(model))
     loading.check_fit(report)
     print(report)
@@ -63,12 +58,12 @@ def export_model(tokenizer):
         module = hub.HubModule(model, trained, assets, **tokenizer.casing)
         signatures = module.signatures()
         card = hub.model_card(
-            config, module, signatures, FLAGS.export_path, tokenizer, report.prefix, FLAGS.card_file
+            config, module, signatures, given.export_path, tokenizer, report.prefix, given.card_file
         )
-        saved_models.save_module(module, FLAGS.export_path, signatures, card)
+        saved_models.save_module(module, given.export_path, signatures, card)
 
 
-def export_preprocessing(tokenizer):
+def export_preprocessing(given, tokenizer):
     """Writes the preprocessing.
 
     Raises:
@@ -78,34 +73,31 @@ def export_preprocessing(tokenizer):
     from albert_tf.cli import model_flags
     from albert_tf.publish import hub, saved_models
 
-    length = FLAGS.max_seq_length or hub.DEFAULT_SEQ_LENGTH
-    path = source.Source(FLAGS.albert_directory).config_file()
+    length = given.max_seq_length or hub.DEFAULT_SEQ_LENGTH
+    path = source.Source(given.albert_directory).config_file()
     if path:
         config = source.read_config(path)
-        if FLAGS.max_seq_length:
-            model_flags.check_length(config, path)
+        if given.max_seq_length:
+            model_flags.check_length(length, config, path)
         length = min(length, config.max_position_embeddings)
     module = hub.Preprocessing(tokenizer, length)
-    card = hub.preprocessing_card(tokenizer, length, FLAGS.export_path, FLAGS.card_file)
-    saved_models.save_module(module, FLAGS.export_path, card=card)
+    card = hub.preprocessing_card(tokenizer, length, given.export_path, given.card_file)
+    saved_models.save_module(module, given.export_path, card=card)
     if tokenizer.is_sentencepiece:
         print(hub.EQUAL_SPLITS)
 
 
-def main(_):
+def main(given):
     """Checks everything, then exports."""
-    flag_groups.check_not_empty("albert_directory", "export_path")
-    if FLAGS.max_seq_length and FLAGS.export_type != "preprocessing":
-        raise UserError("--max_seq_length is for --export_type=preprocessing: a model takes all")
-    flag_groups.check_albert_directory(reads_model=FLAGS.export_type == "model")
+    flag_groups.check_albert_directory(given, reads_model=given.export_type == "model")
 
     from albert_tf.cli import model_flags
     from albert_tf.publish import saved_models
 
-    saved_models.check_export_path(FLAGS.export_path)
-    export = export_model if FLAGS.export_type == "model" else export_preprocessing
-    export(model_flags.directory_tokenizer())
-    print(f"Written: {FLAGS.export_path}, with a README.md that shows how to call it.")
+    saved_models.check_export_path(given.export_path)
+    export = export_model if given.export_type == "model" else export_preprocessing
+    export(given, model_flags.directory_tokenizer(given))
+    print(f"Written: {given.export_path}, with a README.md that shows how to call it.")
 
 
 def run():

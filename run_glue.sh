@@ -128,7 +128,7 @@ for task in $CHOSEN; do
   if [[ $code -eq 0 ]]; then DONE+=("$task"); else FAILED+=("$task"); fi
 done
 
-echo "=== Best checkpoints: step, and value of the task's figure ==="
+echo "=== Best checkpoints: step, and value of the task's metric ==="
 for task in "${DONE[@]}"; do
   [[ "$OUTPUT_DIR" == *://* ]] || awk -F: -v task="$task" '{ print task, $2, $3 }' \
     "$OUTPUT_DIR/$task/best_trial.txt"

@@ -7,13 +7,9 @@ python run_pretraining.py \
   --do_train --do_eval --train_batch_size=64 --num_train_steps=2000 --num_warmup_steps=200
 """
 
-from absl import flags
-
-from albert_tf import options
+from albert_tf import options, resolve
 from albert_tf.cli import flag_groups, launch
-from albert_tf.errors import UserError
 
-FLAGS = flags.FLAGS
 PAPER_BATCH = 4096  # batch size for the default learning rate, section 4.1 of the paper
 
 
@@ -23,95 +19,61 @@ def define_flags():
         options.PretrainingData,
         options.PretrainingUpdates,
         options.OnlineMasking,
-        options.TrainingPairs,
         *options.TRAINING,
-        options.Operations,
         save_checkpoints_steps=5000,
     )
 
 
-def check_flags():
-    """Raises UserError for invalid combinations of flags, before anything is read."""
-    flag_groups.check_not_empty("output_dir")
-    if not FLAGS.do_train and not FLAGS.do_eval:
-        raise UserError("nothing to do: give --do_train, --do_eval or both")
-    flag_groups.check_exist(
-        "albert_config_file", "input_file", "eval_input_file", "minimal_pairs_file"
-    )
-    if FLAGS.minimal_pairs_file and not FLAGS.do_train:
-        raise UserError(
-            "--minimal_pairs_file is for --do_train: minimal_pairs.py measures a trained model"
-        )
-    if FLAGS.do_train:
-        check_masking()
-    flag_groups.check_synonyms()
-    flag_groups.check_run()
-
-
-def check_masking():
-    """Raises UserError for invalid combinations of flags that an evaluation takes from its run."""
-    flag_groups.check_needs()
-    budget = FLAGS.masked_lm_budget
-    flag_groups.check_vocabulary(budget and f"--masked_lm_budget={budget}")
-
-
-def warn():
+def warn(given):
     """Warns about valid but probably unintended values."""
-    unread = {"continuous_eval_timeout": "without --do_train"}
-    if not FLAGS.do_eval:
-        of_evaluations = "eval_input_file", "eval_batch_size", "max_eval_steps"
-        unread |= dict.fromkeys((*of_evaluations, "save_moments_for_best"), "with --do_eval")
-    for name, when in unread.items():
-        if FLAGS[name].value != FLAGS[name].default:
-            print(f"Warning: --{name} is only read {when}.")
-    if FLAGS.start_warmup_step:
+    if given.start_warmup_step:
         print(
             f"Warning: the learning rate is negative before --start_warmup_step="
-            f"{FLAGS.start_warmup_step}, as in the original: it is for runs that begin there."
+            f"{given.start_warmup_step}, as in the original: it is for runs that begin there."
         )
-    if FLAGS.train_batch_size < PAPER_BATCH and FLAGS["learning_rate"].using_default_value:
-        scaled = FLAGS.learning_rate * (FLAGS.train_batch_size / PAPER_BATCH) ** 0.5
+    is_default = given.origin("learning_rate") == resolve.DEFAULT
+    if given.train_batch_size < PAPER_BATCH and is_default:
+        scaled = given.learning_rate * (given.train_batch_size / PAPER_BATCH) ** 0.5
         print(
-            f"Warning: --learning_rate={FLAGS.learning_rate} is meant for batches of "
-            f"{PAPER_BATCH}; for --train_batch_size={FLAGS.train_batch_size}, its square root rule "
+            f"Warning: --learning_rate={given.learning_rate} is meant for batches of "
+            f"{PAPER_BATCH}; for --train_batch_size={given.train_batch_size}, its square root rule "
             f"gives {scaled:.2g}."
         )
 
 
-def main(_):
+def main(given):
     """Checks the flags, then trains and evaluates."""
-    check_flags()
-    if FLAGS.do_train:
-        warn()
+    flag_groups.check_run(given)
+    if given.do_train:
+        if given.masked_lm_budget:
+            flag_groups.need_vocabulary(given, f"--masked_lm_budget={given.masked_lm_budget}")
+        warn(given)
 
-    from albert_tf import files
+    from albert_tf.checkpoints import run_directory
     from albert_tf.cli import model_flags, training_flags
     from albert_tf.records import record_files
     from albert_tf.training import pretraining
 
-    if not FLAGS.do_train:
-        model_flags.follow_pretraining()
-        check_masking()
-    config = model_flags.read_config()
-    records = record_files.expand_patterns(FLAGS.input_file, "input_file")
-    if FLAGS.eval_input_file:
-        records += record_files.expand_patterns(FLAGS.eval_input_file, "eval_input_file")
-    tokenizer = training_flags.tokenizer_of_records(records)
-    training_flags.check_weights(tokenizer)
-    settings = training_flags.settings_of(
+    model = model_flags.of_run(given)
+    settings = model.settings
+    model_flags.check_length(settings.max_seq_length, model.config, model.config_path)
+    records = record_files.expand_patterns(settings.input_file, "input_file")
+    if settings.eval_input_file:
+        records += record_files.expand_patterns(settings.eval_input_file, "eval_input_file")
+    vocabulary = settings.typed(*run_directory.VOCABULARY_FLAGS)
+    tokenizer = training_flags.tokenizer_of_records(records, vocabulary)
+    training_flags.check_records(model, tokenizer)
+    run_options = training_flags.options_of(
         options.Pretraining,
-        config,
+        model,
         tokenizer,
-        train_steps=FLAGS.num_train_steps,
-        warmup_steps=FLAGS.num_warmup_steps,
-        length_buckets=training_flags.read_length_buckets(),
-        masking=training_flags.read_masking(config, tokenizer),
+        train_steps=settings.num_train_steps,
+        warmup_steps=settings.num_warmup_steps,
+        length_buckets=training_flags.length_buckets(settings),
+        masking=training_flags.masking(model, tokenizer),
     )
-    training_flags.check_directory()
-    files.check_writable(FLAGS.output_dir, "output_dir")
-    strategy = launch.set_up_devices()
-    measure = training_flags.read_pairs(config, tokenizer)
-    pretraining.pretrain(config, settings, strategy, measure)
+    training_flags.check_directory(settings)
+    pretraining.pretrain(model.config, run_options, launch.set_up_devices(settings))
 
 
 def run():

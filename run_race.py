@@ -8,12 +8,9 @@ python run_race.py \
   --learning_rate=1e-5
 """
 
-from absl import flags
-
 from albert_tf import options
-from albert_tf.cli import finetuning_flags, flag_groups, launch
+from albert_tf.cli import flag_groups, launch
 
-FLAGS = flags.FLAGS
 V2_LEARNING_RATE = 1e-5  # the original's for version 2; higher ones diverge
 RECORD_FLAGS = {"train": "train_file", "dev": "eval_file", "test": "predict_file"}  # by split
 
@@ -33,60 +30,61 @@ def define_flags():
     )
 
 
-def check_flags():
-    """Raises UserError for invalid combinations of flags, before anything is read."""
-    finetuning_flags.check()
-    if FLAGS.do_train:
-        options.check_race_lengths(FLAGS.max_seq_length, FLAGS.max_qa_length)
-    flag_groups.check_exist("data_dir")
-    finetuning_flags.check_model()
-
-
-def warn_of_version(config):
+def warn_of_version(settings, config):
     """Prints a warning where version 1's settings meet a version 2 model."""
     has_dropout = config.hidden_dropout_prob or config.attention_probs_dropout_prob
     # The folder counts as well: albert_base_v2/model.ckpt-best.
-    weights = FLAGS.init_checkpoint or FLAGS.albert_hub_module_handle or ""
+    weights = settings.init_checkpoint or settings.albert_hub_module_handle or ""
     names = weights.split("/")[-2:]
     if has_dropout and any("v2" in name for name in names):
         print(
             f"Warning: the config has dropout, but {'/'.join(names)} sounds like version 2, which "
             "was trained without: fine-tuning diverges. Set both dropout rates of the config to 0."
         )
-    if not has_dropout and FLAGS.learning_rate > V2_LEARNING_RATE:
+    if not has_dropout and settings.learning_rate > V2_LEARNING_RATE:
         print(
             f"Warning: a config without dropout is version 2's, whose fine-tuning on RACE may "
-            f"diverge with --learning_rate={FLAGS.learning_rate}: the recipe is {V2_LEARNING_RATE}."
+            f"diverge with --learning_rate={settings.learning_rate}: the recipe is "
+            f"{V2_LEARNING_RATE}."
         )
 
 
-def main(_):
+def main(given):
     """Checks the flags; then trains, evaluates, predicts and exports."""
-    check_flags()
+    given = given.with_typed(task_name="race")
+    flag_groups.check_run(given, "export_dir")
+    if given.do_train:
+        options.check_race_lengths(given.max_seq_length, given.max_qa_length)
 
     from albert_tf.cli import model_flags, training_flags
     from albert_tf.tasks import race
 
-    levels = ("middle",) * FLAGS.middle_only or ("high",) * FLAGS.high_only or race.LEVELS
-    choice = model_flags.follow_run()
-    text = model_flags.text_input([choice])
-    task = race.RaceTask(text, FLAGS.max_qa_length, FLAGS.dropout_prob)
+    model = model_flags.of_run(given)
+    settings = model.settings
+    levels = ("middle",) * given.middle_only or ("high",) * given.high_only or race.LEVELS
+    if given.do_train:
+        choices = race.count_options(given.data_dir, levels)
+    else:
+        choices = race.trained_options(given.output_dir, given.init_checkpoint)
+    task = race.RaceTask(
+        model_flags.text_input([model]), settings.max_qa_length, settings.dropout_prob, choices
+    )
     data = race.RaceData(
         task,
-        FLAGS.data_dir,
-        FLAGS.output_dir,
-        cached_dir=FLAGS.output_dir,
+        given.data_dir,
+        given.output_dir,
+        cached_dir=given.output_dir,
         levels=levels,
-        record_files={split: FLAGS[flag].value for split, flag in RECORD_FLAGS.items()},
+        record_files={split: given.get(flag) for split, flag in RECORD_FLAGS.items()},
     )
-    if FLAGS.do_train:
-        warn_of_version(choice.config)
+    if given.do_train:
+        warn_of_version(settings, model.config)
     training_flags.fine_tune(
         data,
-        choice.config,
+        model,
         record_flags=RECORD_FLAGS,
-        do_eval=FLAGS.do_eval,
-        keep_checkpoint_max=FLAGS.num_keep_checkpoint,
+        do_eval=given.do_eval,
+        keep_checkpoint_max=given.num_keep_checkpoint,
     )
 
 

@@ -20,10 +20,12 @@ __version__ = "0.1.0"
 _HOME = {
     "LAMB": "model.optimization",
     "AdamW": "model.optimization",
+    "Muon": "model.optimization",
     "AlbertConfig": "config",
     "AlbertModel": "model.encoder",
     "ClassificationModel": "model.heads",
     "FullTokenizer": "text.tokenization",
+    "Loaded": "api.loaded",
     "MultipleChoiceModel": "model.heads",
     "PolynomialDecayWithWarmup": "model.optimization",
     "PretrainingModel": "model.heads",

@@ -2,6 +2,7 @@
 # The names of __init__.py for type checkers and editors; a test compares both.
 from albert_tf import checkpoints as checkpoints
 from albert_tf.api.load import load as load
+from albert_tf.api.loaded import Loaded as Loaded
 from albert_tf.config import AlbertConfig as AlbertConfig
 from albert_tf.errors import UserError as UserError
 from albert_tf.model import heads as heads
@@ -14,6 +15,7 @@ from albert_tf.model.heads import SquadV2Model as SquadV2Model
 from albert_tf.model.heads import TokenClassificationModel as TokenClassificationModel
 from albert_tf.model.optimization import LAMB as LAMB
 from albert_tf.model.optimization import AdamW as AdamW
+from albert_tf.model.optimization import Muon as Muon
 from albert_tf.model.optimization import PolynomialDecayWithWarmup as PolynomialDecayWithWarmup
 from albert_tf.text.tokenization import FullTokenizer as FullTokenizer
 

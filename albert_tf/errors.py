@@ -18,13 +18,17 @@ COMMANDS = {  # script -> command of an installed package
     "predict": "albert-predict",
     "minimal_pairs": "albert-minimal-pairs",
     "make_config": "albert-config",
+    "download_model": "albert-download",
     "export_to_tfhub": "albert-export-hub",
     "export_checkpoints": "albert-export-checkpoints",
     "train_sentencepiece": "albert-spm",
 }
 
+_PACKAGE = os.path.dirname(os.path.abspath(__file__))
+
 EXTRAS = {  # package that only some features need -> the name of its extra in pyproject.toml
     "apache_beam": "beam",
+    "backports.zstd": "zstd",
     "matplotlib": "plot",
     "sentence_splitter": "documents",
     "tensorflow_text": "export",
@@ -55,7 +59,7 @@ def import_extra(module, feature):
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        package = module.partition(".")[0]
+        package = next(name for name in EXTRAS if f"{module}.".startswith(f"{name}."))
         extra = EXTRAS[package]
         raise UserError(
             f"{feature} needs the package {package}, which is not installed: pip install "
@@ -93,7 +97,9 @@ def allowing_closed_output():
 
 
 def as_called(text):
-    """Replaces names of scripts by names of commands if the program was called as a command.
+    """Replaces names of scripts by names of commands in an installed package.
+
+    In a checkout that is installed too, they are replaced if the program was called as a command.
 
     Args:
         text: str, such as "Try it: python predict.py --saved_model=x".
@@ -101,7 +107,8 @@ def as_called(text):
     Returns:
         str, such as "Try it: albert-predict --saved_model=x".
     """
-    if os.path.basename(sys.argv[0]) not in COMMANDS.values():
+    is_checkout = os.path.exists(os.path.join(os.path.dirname(_PACKAGE), "run_classifier.py"))
+    if is_checkout and os.path.basename(sys.argv[0]) not in COMMANDS.values():
         return text
     scripts = "|".join(COMMANDS)
     return re.sub(rf"(python )?\b({scripts})\.py\b", lambda found: COMMANDS[found[2]], text)
@@ -178,7 +185,10 @@ def decode(content, where):
     try:
         return content.decode()
     except UnicodeDecodeError as error:
-        raise UserError(f"{where}: not UTF-8 text; convert the file ({error})") from error
+        raise UserError(
+            f"{where}: not UTF-8 text; convert the file, such as with iconv -f WINDOWS-1252 "
+            f"-t UTF-8 ({error})"
+        ) from error
 
 
 def parse_json(content, where):

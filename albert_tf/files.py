@@ -5,6 +5,7 @@ Temporary names are hidden and name the process that writes: `.albert_tf-<host>-
 process is killed, the next process that writes to the directory recognises and removes its files.
 """
 
+import codecs
 import contextlib
 import glob
 import itertools
@@ -27,6 +28,20 @@ _LEFT_SECONDS = 24 * 3600  # a temporary file unchanged for so long is abandoned
 _runs = {}  # process id -> random part, since a later process can get the same id
 _numbers = itertools.count()
 _cleaned = set()  # directories from which this process has removed leftovers
+
+# === Encodings ===
+
+# UTF-32 first, because its mark of little-endian numbers begins like that of UTF-16.
+_MARKS = {
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+_CONTROLS = bytes(set(range(32)) - set(b"\t\n\v\f\r\x1b"))
+# Of the bytes: in UTF-16, half of those of Latin letters are zero, and of Cyrillic ones are four.
+_MANY_CONTROLS = 0.1
+_PRINTABLE = 0.9  # of the characters of a text in UTF-16
 
 
 def temporary_path(path):
@@ -189,6 +204,42 @@ def read_bytes(path):
             return file.read()
     except tf.errors.OpError as error:
         raise UserError(f"cannot read {path}: {error.message}") from error
+
+
+def encoding_of(head):
+    """The encoding of a text, with a byte order mark or without.
+
+    Args:
+        head: bytes, how the text begins; some lines of it tell most.
+
+    Returns:
+        str, a codec of Python; None if this is no text. Text in any other encoding seems to be
+        UTF-8, which it turns out not to be.
+    """
+    if mark := next(filter(head.startswith, _MARKS), None):
+        return _MARKS[mark]
+    has_many_controls = len(head.translate(None, _CONTROLS)) < (1 - _MANY_CONTROLS) * len(head)
+    if not has_many_controls and (b"\0" not in head or _is_utf8(head)):
+        return "utf-8"
+    name, text = max(
+        ((name, head.decode(name, "ignore")) for name in ("utf-16-le", "utf-16-be")),
+        # Otherwise, few different first bytes of characters, since they tell the script.
+        key=lambda read: (sum(map(read[1].count, " \t\n")), -len({ord(c) >> 8 for c in read[1]})),
+    )
+    printable = sum(char.isprintable() or char.isspace() for char in text)
+    # Chinese has no spaces, but ends of lines.
+    if printable >= _PRINTABLE * len(text) and (has_many_controls or " " in text or "\n" in text):
+        return name
+    return None if has_many_controls else "utf-8"
+
+
+def _is_utf8(head):
+    """Whether bytes are UTF-8, of which the last character may be cut."""
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(head)
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def read_text(path):

@@ -27,20 +27,25 @@ PRECISIONS = {  # name -> policy of Keras
     "bf16": "mixed_bfloat16",
     "fp16": "mixed_float16",
 }
-OPTIMIZERS = ("adamw", "lamb")
+OPTIMIZERS = ("adamw", "lamb", "muon")
 TEXT_FORMATS = ("sentences", "documents", "jsonl")
-_FORMATS_OF = {
-    "document_per_line": ["documents"], "text_key": ["jsonl"], "language": ["documents", "jsonl"],
-    "file_is_document": ["sentences", "documents"],
-}  # fmt: skip
 ON_DECODE_ERROR = ("stop", "skip")
 WORD_STARTS = ("original", "piece")
+SENTENCE_PAIRS = ("order", "next", "none")
 SCORE_METHODS = ("within_word_l2r", "original")
+F1_UNITS = ("words", "characters")  # of answers
 EMBEDDINGS = ("pooled_output", "sequence_output")
 GLUE_TASKS = (
     "cola", "mnli", "mismnli", "mrpc", "sst-2", "sts-b", "qqp", "qnli", "rte", "wnli", "ax",
 )  # fmt: skip
-OWN_FILES = ("tsv", "ner", "multi_label")  # tasks on the user's own files
+MULTI_LABEL = "multi_label"
+OWN_FILES = ("tsv", "ner", MULTI_LABEL)  # tasks on the user's own files
+MODEL_TASKS = {"mismnli": "mnli", "ax": "mnli"}  # task of GLUE -> the one whose models it takes
+WORK = "do_train|do_eval|do_predict"
+_OF_TEXTS = "task_name=tsv,multi_label"
+_ON_TPU = "~use_tpu|distribution_strategy=tpu"
+NO_QUERY = "!fill_mask !sentence_order"  # of predict.py
+_FROM_FILE = f"!text !text_pair !article !question !context !options {NO_QUERY}"
 LABEL_SEPARATOR = "|"  # between the labels of a text
 SIZES = {  # name -> layers, hidden size, heads
     "tiny": (2, 128, 2),
@@ -58,8 +63,12 @@ NO_WEIGHTS = (
     "purpose, --allow_random_init)"
 )
 NUM_SPECIALS = 3  # of a pair of texts: [CLS] a [SEP] b [SEP]
+NUM_SPECIALS_OF_ONE = 2  # of a text alone: [CLS] a [SEP]
 # From the original's README on training SentencePiece, without the comma, which separates values.
 SPM_SYMBOLS = ("(", ")", '"', "-", ".", "–", "£", "€")
+# Languages whose rules for lower-casing differ: Turkish, Azerbaijani, Lithuanian.
+CASING_LANGUAGES = ("other", "tr", "az", "lt")
+NORMALIZATION_RULES = ("nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity")  # SentencePiece's
 _LONGEST = 2**16  # far beyond any model; making a record of this size takes megabytes
 _STRIP_ACCENTS = (
     "Remove the accents of letters, as the released models need: \u00e9 becomes e, \u0439 becomes "
@@ -80,6 +89,8 @@ _RULES = {
     "at least": operator.ge, "at most": operator.le, "above": operator.gt, "below": operator.lt,
 }  # fmt: skip
 KINDS: dict[str, type] = {}  # option of any group -> type of its value, without None
+OF_TRAINING: set[str] = set()  # options that only a training reads
+UNSET: dict = {}  # option that a record decides -> the value that it does not write: None or False
 _SMALLEST_VOCABULARY = 5 + len(SPM_SYMBOLS) + 1  # with the special pieces, and a space
 
 
@@ -88,7 +99,7 @@ _SMALLEST_VOCABULARY = 5 + len(SPM_SYMBOLS) + 1  # with the special pieces, and 
 
 def option(
     default, help, *, low=None, high=None, above=None, below=None, or_zero=False, choices=None,
-    repeated=False, path=None, required=False, needs=None,
+    repeated=False, path=None, required=False, read_by=None, on_record="free",
 ):  # fmt: skip
     """Makes an option, a field of a group.
 
@@ -105,8 +116,18 @@ def option(
         path: str, kind of path: "file", "config", "directory", "files" (comma-separated patterns),
             "checkpoint" (a prefix or a directory), "output" or "output file" (not a directory);
             None if the value is not a path.
-        required: bool, whether the flag must be given.
-        needs: str, the flag without which this one does nothing.
+        required: bool, whether the flag must be given; or str, the names of flags with | between
+            them: it must have a value, typed or recorded, if one of these is on.
+        read_by: str, conditions in which the option is read, with spaces between them; None for
+            always. `export_dir` holds if that flag has a value, `!export_dir` if it has none,
+            `task_name=tsv,ner` if it has one of these values, `a|b` if one of both holds. A
+            condition on a flag that the command lacks, or on a task that is unknown, holds. A typed
+            option that is not read is an error, or only noted if the condition begins with ~: for
+            flags of the original, and of a training whose command is typed again to evaluate.
+        on_record: str, how the option stands to what the source of the weights and the record of a
+            run say. `equal`: it is as they say, and another typed value is an error; `follow`: it
+            is as they say unless it is typed; `start`: a resumed run keeps it from its start;
+            `free`: they do not matter.
     """
     limits = {"at least": low, "at most": high, "above": above, "below": below}
     metadata = {
@@ -117,7 +138,8 @@ def option(
         "repeated": repeated,
         "path": path,
         "required": required,
-        "needs": needs,
+        "read_by": read_by,
+        "on_record": on_record,
     }
     return dataclasses.field(default=default, metadata=metadata)
 
@@ -138,7 +160,8 @@ def check(field, value):
         for path in [value] if isinstance(value, str) else value or ():
             check_path(f"--{field.name}", path)
     limits, or_zero = field.metadata["limits"], field.metadata["or_zero"]
-    if value is None or not limits or (or_zero and value == 0):
+    is_unset = value is None or (value != value and field.default != field.default)  # nan
+    if is_unset or not limits or (or_zero and value == 0):
         return
     is_finite = isinstance(value, int) or math.isfinite(value)
     if isinstance(value, int) and value > INT32_MAX and not limits.keys() & {"at most", "below"}:
@@ -261,6 +284,11 @@ class Options:
         cls.heading = heading
         dataclasses.dataclass(frozen=True, kw_only=True)(cls)
         KINDS.update({field.name: kind_of(field) for field in options_of(cls)})
+        for field in options_of(cls):
+            if "~do_train" in (field.metadata["read_by"] or "") and not field.metadata["path"]:
+                OF_TRAINING.add(field.name)
+            if field.metadata["on_record"] in ("equal", "start") and not field.default:
+                UNSET[field.name] = field.default
 
     def __post_init__(self):
         for field in options_of(self):
@@ -277,36 +305,38 @@ class Devices(Options, heading="Devices and seed"):
     distribution_strategy: str = option("one_device", choices=STRATEGIES, help=
         "Where to train: one_device (a GPU if there is one), mirrored (all GPUs of this machine), "
         "multi_worker_mirrored (machines named in TF_CONFIG), tpu, or off.")
-    num_gpus: int | None = option(None, "Number of GPUs for mirrored; all by default.")
-    use_tpu: bool = option(False, "Same as --distribution_strategy=tpu.")
-    tpu_name: str | None = option(None, "Cloud TPU name or grpc address; none for a local TPU.")
-    tpu_zone: str | None = option(None, "Zone of the Cloud TPU, if it cannot be detected.")
-    gcp_project: str | None = option(None, "Project of the Cloud TPU, if it cannot be detected.")
+    num_gpus: int | None = option(None, "Number of GPUs for mirrored; all by default.",
+        read_by="distribution_strategy=mirrored")
+    use_tpu: bool = option(False, "Same as --distribution_strategy=tpu.",
+        read_by="distribution_strategy=one_device,tpu")
+    tpu_name: str | None = option(None, "Cloud TPU name or grpc address; none for a local TPU.",
+        read_by=_ON_TPU)
+    tpu_zone: str | None = option(None, "Zone of the Cloud TPU, if it cannot be detected.",
+        read_by=_ON_TPU)
+    gcp_project: str | None = option(None, "Project of the Cloud TPU, if it cannot be detected.",
+        read_by=_ON_TPU)
     dtype: str = option("fp32", choices=PRECISIONS, help=
         "Computation type; variables stay in fp32. bf16 for TPUs and new CPUs, fp16 for GPUs; tf32 "
         "is fp32 with faster, less exact products on GPUs.")
     enable_xla: bool = option(False, "Compile the training step with XLA; a TPU always does.")
-    seed: int | None = option(None, low=0, high=2**32 - 1, help=
+    seed: int | None = option(None, low=0, high=2**32 - 1, on_record="follow", help=
         "Seed of initial weights, dropout and the order of records. By default a resumed run keeps "
         "its seed, and a new run draws one.")
-
-    def __post_init__(self):
-        super().__post_init__()
-        strategy = self.distribution_strategy
-        if self.use_tpu and strategy not in ("one_device", "tpu"):  # the first is the default
-            raise UserError(
-                f"--use_tpu is the same as --distribution_strategy=tpu. Received: {strategy}; "
-                "leave one of them out")
 
 
 class Optimizer(Options, heading="Optimizer"):
     """Constants of the optimizers, with the Model Garden's names and the original's defaults."""
 
-    weight_decay_rate: float = option(0.01, low=0, help=
+    weight_decay_rate: float = option(0.01, low=0, read_by="~do_train", help=
         "Weight decay of matrices; it is multiplied by the learning rate.")
-    beta_1: float = option(0.9, "Decay rate of the mean of the gradients.", low=0, below=1)
-    beta_2: float = option(0.999, "Decay rate of the mean of their squares.", low=0, below=1)
-    epsilon: float = option(1e-6, "Added to the root of the mean of squares.", above=0)
+    beta_1: float = option(0.9, "Decay rate of the mean of the gradients.", low=0, below=1,
+        read_by="~do_train")
+    beta_2: float = option(0.999, "Decay rate of the mean of their squares.", low=0, below=1,
+        read_by="~do_train")
+    epsilon: float = option(1e-6, "Added to the root of the mean of squares.", above=0,
+        read_by="~do_train")
+    momentum: float = option(0.95, low=0, below=1, read_by="~do_train optimizer=muon", help=
+        "With --optimizer=muon: decay rate of the sum of the gradients of matrices.")
 
 
 ORIGINAL_OPTIMIZER = Optimizer()
@@ -315,59 +345,47 @@ ORIGINAL_OPTIMIZER = Optimizer()
 class Clipping(Options, heading="Optimizer"):
     """Limit on the size of an update."""
 
-    gradient_clip_norm: float = option(1.0, above=0, help=
+    gradient_clip_norm: float = option(1.0, above=0, read_by="~do_train", help=
         "Largest norm of the gradient of a whole batch; larger gradients are scaled down.")
 
 
 class Checkpoints(Options, heading="Checkpoints and curves"):
     """When a run saves checkpoints, and which ones it keeps."""
 
-    save_checkpoints_steps: int = option(1000, "Number of updates between checkpoints.", low=1)
-    iterations_per_loop: int = option(1000, low=1, help=
+    save_checkpoints_steps: int = option(1000, "Number of updates between checkpoints.", low=1,
+        read_by="~do_train")
+    iterations_per_loop: int = option(1000, low=1, read_by="~do_train", help=
         "Number of updates between two points of the curves. Unless it is given, at most a "
         "hundredth of the training.")
-    steps_per_loop: int | None = option(None, low=1, help=
-        "The Model Garden's name for --iterations_per_loop.")
-    continuous_eval_timeout: float = option(0.0, low=0, help=
+    continuous_eval_timeout: float = option(0.0, low=0, read_by="~!do_train ~do_eval", help=
         "Without --do_train: seconds to wait for the next checkpoint of a training in another "
         "process.")
-    save_moments_for_best: bool = option(False, help=
+    save_moments_for_best: bool = option(False, read_by="~do_eval", help=
         "Keep the optimizer's moments in model.ckpt-best, which makes it three times as large.")
     allow_changes_on_resume: bool = option(False, help=
         "Resume a run even if optimizer, architecture, batch size, --length_buckets, vocabulary or "
         "casing differ from those in run.json.")
-    stop_on_divergence: float = option(0.0, above=1, or_zero=True, help=
-        "End the training when the loss exceeds this multiple of its running mean, such as 2; 0 "
-        "for never.")
 
 
 class Memory(Options, heading="Memory and speed"):
     """Settings that trade memory for speed, lengths of batches, and profiling."""
 
-    gradient_accumulation_steps: int = option(1, low=1, help=
+    gradient_accumulation_steps: int = option(1, low=1, read_by="~do_train", help=
         "Number of parts in which a device computes its share of a batch, one after another: the "
         "same batch in less memory.")
-    recompute: bool = option(False, help=
+    recompute: bool = option(False, read_by="~do_train", help=
         "Compute the activations of each block again in the backward pass: less memory, more time.")
-    length_buckets: list | None = option(None, help=
+    length_buckets: list | None = option(None, read_by="~do_train", on_record="equal", help=
         "Comma-separated lengths of batches, such as 64,128,256. Sequences of similar length are "
         "batched together, and each batch is padded only to the next of these lengths. Saves time "
         "with short texts. By default, batches of pre-training have --max_seq_length, and those of "
         "fine-tuning are padded to the longest of their sequences.")
-    profile_steps: str | None = option(None, help=
+    profile_steps: str | None = option(None, read_by="~do_train", help=
         "Updates to profile for TensorBoard, first:last, such as 100:110; none by default.")
 
     def __post_init__(self):
         super().__post_init__()
         parse_profile_steps(self.profile_steps)
-
-
-class Operations(Options, heading="Memory and speed"):
-    """Statistics on the operations of an update."""
-
-    peak_tflops: float | None = option(None, low=0, help=
-        "Peak speed of all devices together, in 10^12 operations per second. The progress line "
-        "then shows how much of it the model's matrix products reach. Not with --length_buckets.")
 
 
 NO_EFFECT = "Accepted and without effect"  # flags of the original that have no meaning any more
@@ -401,7 +419,7 @@ class CorpusLeftovers(Options, heading=NO_EFFECT):
 TRAINING = (Optimizer, Clipping, Checkpoints, Memory, Devices, TpuEstimator)  # of all that train
 
 
-class Loop(Optimizer, Clipping, Checkpoints, Memory, Operations, Devices):
+class Loop(Optimizer, Clipping, Checkpoints, Memory, Devices):
     """Settings of the training loop.
 
     Args:
@@ -410,6 +428,7 @@ class Loop(Optimizer, Clipping, Checkpoints, Memory, Operations, Devices):
         warmup_steps: int, updates of the linear warm-up.
         keep_checkpoint_max: int, number of newest checkpoints to keep; None or 0 for all.
         record: run_directory.RunSettings; None without training.
+        source: checkpoints.source.Source of the weights; None if they are random.
         length_buckets: tuple of int, ascending lengths to which batches are cut; or None.
     """
 
@@ -418,19 +437,8 @@ class Loop(Optimizer, Clipping, Checkpoints, Memory, Operations, Devices):
     warmup_steps: int = 0
     keep_checkpoint_max: int | None = 5
     record: object = None
+    source: object = None
     length_buckets: tuple | None = None
-
-    def __post_init__(self):
-        super().__post_init__()
-        if self.peak_tflops and self.length_buckets:
-            raise UserError(
-                f"--peak_tflops={self.peak_tflops} needs batches of one length: leave it out, or "
-                "train without --length_buckets")
-
-    @property
-    def curve_steps(self):
-        """Number of updates between points of the curves (int)."""
-        return self.steps_per_loop or self.iterations_per_loop
 
 
 # === Fine-tuning =================================================================================
@@ -450,50 +458,66 @@ class FineTuningWork(Options, heading="What to do"):
 class FineTunedModel(Options, heading="Model and text"):
     """The model to start from, and the conversion of text to its input."""
 
-    albert_config_file: str | None = option(None, path="config", help=
+    albert_config_file: str | None = option(None, path="config",
+        read_by="~!ensemble_dirs", on_record="equal", help=
         "JSON file with the model's architecture: albert_config.json, or config.json of the "
         "transformers library. Leave it out if it is next to the weights.")
-    spm_model_file: str | None = option(None, path="file", help=
+    spm_model_file: str | None = option(None, path="file", on_record="equal", help=
         "SentencePiece model. Leave it out if you give --vocab_file, or if the vocabulary is next "
         "to the weights.")
-    vocab_file: str | None = option(None, path="file", help=
+    vocab_file: str | None = option(None, path="file", on_record="equal", help=
         "WordPiece vocabulary, for models without a SentencePiece model.")
-    init_checkpoint: str | None = option(None, path="checkpoint", help=
+    init_checkpoint: str | None = option(None, path="checkpoint",
+        read_by="~!ensemble_dirs", on_record="start", help=
         "Encoder weights to start from: a prefix, its .index file, a directory, model.safetensors "
         "of the transformers library, or the name of a packaged model. The head is initialized "
         "randomly, except that run_squad.py reads the head of a SQuAD model. Without --do_train: a "
         "fine-tuned model to evaluate or predict with. Ignored if --output_dir contains a run.")
-    albert_hub_module_handle: str | None = option(None, path="directory", help=
+    albert_hub_module_handle: str | None = option(None, path="directory", on_record="start", help=
         "Local directory of a hub module, of TensorFlow 1 or 2, instead of "
         "--albert_config_file, --init_checkpoint, --spm_model_file, --vocab_file and "
         "--do_lower_case.")
-    max_seq_length: int = option(512, "Maximum length of a sequence, in pieces.")
-    do_lower_case: bool = option(True, "Lower-case the text, as the released models need.")
-    strip_accents: bool = option(True, _STRIP_ACCENTS)
+    max_seq_length: int = option(512, "Maximum length of a sequence, in pieces.", on_record="equal")
+    do_lower_case: bool = option(True, "Lower-case the text, as the released models need.",
+        on_record="equal")
+    strip_accents: bool = option(True, _STRIP_ACCENTS, on_record="equal")
     allow_random_init: bool = option(False, "Train from random weights if none are given.")
 
 
 class FineTuningUpdates(Options, heading="Training and evaluation"):
     """Batches and updates of fine-tuning."""
 
-    train_batch_size: int = option(32, "Examples per update, over all replicas.", low=1)
-    eval_batch_size: int = option(8, "Examples per evaluation batch.", low=1)
-    predict_batch_size: int = option(8, "Examples per prediction batch.", low=1)
-    shuffle_buffer_size: int = option(WINDOW, low=1, high=LARGEST_WINDOW, help=
+    train_batch_size: int = option(32, "Examples per update, over all replicas.", low=1,
+        read_by="~do_train", on_record="equal")
+    eval_batch_size: int = option(8, "Examples per evaluation batch.", low=1, read_by="~do_eval")
+    predict_batch_size: int = option(8, "Examples per prediction batch.", low=1,
+        read_by="~do_predict")
+    shuffle_buffer_size: int = option(WINDOW, low=1, high=LARGEST_WINDOW, read_by="~do_train", help=
         "Number of examples that are shuffled together. If a larger file is sorted by label, use "
         "more, up to the size of the file. 1 keeps the order.")
-    learning_rate: float = option(5e-5, "Peak learning rate.", low=0)
-    optimizer: str = option("adamw", "Optimizer.", choices=OPTIMIZERS)
+    learning_rate: float = option(5e-5, "Peak learning rate.", low=0, read_by="~do_train")
+    optimizer: str = option("adamw", "Optimizer.", choices=OPTIMIZERS,
+        read_by="~do_train", on_record="equal")
+    class_weights: list | None = option(None, read_by="~do_train", on_record="start", help=
+        "Weights of the classes in the loss, for tasks with one class for each text or word: "
+        "balanced, which makes all classes equally important, or a number for each class, "
+        "separated by commas, in the order of the classes.")
+    best_metric: str | None = option(None, on_record="follow", help=
+        "The metric in eval_results.txt that chooses the best checkpoint, such as macro_f1; of a "
+        "loss, the lowest is best. By default as the table in docs/finetuning.md says.")
 
 
 class FineTuningSteps(Options, heading="Training and evaluation"):
     """The length of training, counted in updates."""
 
-    train_step: int = option(1000, low=1, help=
+    train_step: int = option(1000, low=1,
+        read_by="!num_train_epochs ~do_train|continuous_eval_timeout", help=
         "Total number of updates; the learning rate decays until then.")
-    num_train_epochs: float | None = option(None, above=0, high=INT32_MAX, help=
+    num_train_epochs: float | None = option(None, above=0, high=INT32_MAX,
+        read_by="~do_train", help=
         "Number of passes over the training data, instead of --train_step.")
-    warmup_step: int = option(0, "Number of updates of the linear warm-up.", low=0)
+    warmup_step: int = option(0, "Number of updates of the linear warm-up.", low=0,
+        read_by="~do_train")
 
 
 class Export(Options, heading="Export"):
@@ -503,17 +527,12 @@ class Export(Options, heading="Export"):
         "Directory for the best checkpoint as a SavedModel, in a folder named after the time. It "
         "takes text or ids and returns predictions; predict.py runs it. The settings of the text "
         "are those of the training.")
-    export_text: bool = option(True, help=
+    export_text: bool = option(True, read_by="export_dir", help=
         "Let the SavedModel take text and ids; loading it then needs tensorflow-text. If false, it "
         "takes only ids and needs only tensorflow.")
-    export_tflite: bool = option(False, needs="export_dir", help=
+    export_tflite: bool = option(False, read_by="export_dir", help=
         "Write TFLite files of the model into --export_dir too: float32, float16 and int8.")
-    card_file: str | None = option(None, path="file", needs="export_dir", help=_CARD)
-
-    def __post_init__(self):
-        super().__post_init__()
-        if not (self.export_text or self.export_dir):  # true is the default, and may be given
-            raise UserError("--export_text=false needs --export_dir")
+    card_file: str | None = option(None, path="file", read_by="export_dir", help=_CARD)
 
 
 # Of every fine-tuning script, after those of its task.
@@ -529,6 +548,7 @@ class FineTuning(Loop, Export, FineTuningUpdates, FineTunedModel, FineTuningWork
     """
 
     start_warmup_step: int = 0
+    decay_steps: int | None = None
     poly_power: float = 1.0
     num_trials: int = 1
     ensemble: tuple = ()
@@ -540,49 +560,59 @@ class FineTuning(Loop, Export, FineTuningUpdates, FineTunedModel, FineTuningWork
 class ClassifierData(Options, heading="Task and data"):
     """The task and its files."""
 
-    data_dir: str | None = option(None, path="directory", help=
+    data_dir: str | None = option(None, path="directory",
+        required=WORK, read_by=f"~{WORK}", help=
         "Directory of the GLUE data, with a folder for each task, or of your own files.")
-    task_name: str | None = option(None, help=
+    task_name: str | None = option(None, required=WORK, on_record="equal", help=
         "One of cola, mnli, mismnli, mrpc, sst-2, sts-b, qqp, qnli, rte, wnli, ax; or tsv for your "
-        "own texts: train.tsv, dev.tsv and test.tsv, or train.csv and so on, in --data_dir; or ner "
+        "own texts: train.tsv, dev.tsv and test.tsv, or .csv or .jsonl, in --data_dir; or ner "
         "for named entities: train.conll, dev.conll and test.conll, with a word and its label on "
         "each line. With "
-        "--predict_file or --export_dir, it can be read from the directory of the run.")
-    cached_dir: str | None = option(None, path="output", help=
+        "--export_dir, it can be read from the directory of the run.")
+    cached_dir: str | None = option(None, path="output", read_by=f"~{WORK}", help=
         "Directory for the TFRecords of features; --output_dir by default.")
-    text_column: str | None = option("0", "tsv: column of the text, a name or a number from 0.")
-    text_pair_column: str | None = option(None, "tsv: column of a second text.")
-    label_column: str | None = option(None, "tsv: column of the label.")
-    labels: list | None = option(None, "tsv, ner: the classes; by default those of the training.")
-    regression: bool = option(False, "tsv: the labels are numbers to predict.")
-    multi_label: bool = option(False, help=
-        "tsv: a text can have several labels. They are separated by | in --label_column, "
-        "or --label_column names a column of 0 and 1 for each label, separated by commas.")
-    num_trials: int = option(1, low=1, help=
+    text_column: str | None = option("0", read_by=f"{_OF_TEXTS},ner", on_record="follow", help=
+        "tsv: column of the text, a name or a number from 0. ner: column of the words; by default "
+        "the first that does not only count the words.")
+    text_pair_column: str | None = option(None, "tsv: column of a second text.",
+        read_by=_OF_TEXTS, on_record="equal")
+    label_column: str | None = option(None, read_by=f"{_OF_TEXTS},ner", on_record="follow", help=
+        "tsv: column of the label. ner: the same; by default the last.")
+    delimiter: str | None = option(None, read_by=_OF_TEXTS, on_record="follow", help=
+        "tsv: the character between columns, such as ; or tab; by default it is recognised.")
+    header: bool | None = option(None, read_by=_OF_TEXTS, help=
+        "tsv: whether the first line names the columns. By default it does if a column is given by "
+        "name, or if it numbers the columns.")
+    labels: list | None = option(None, "tsv, ner: the classes; by default those of the training.",
+        read_by="!regression task_name=tsv,multi_label,ner", on_record="equal")
+    skip_other_labels: bool = option(False, read_by=f"labels {_OF_TEXTS}", help=
+        "tsv: leave out the rows with a label that is not among --labels, and count them.")
+    regression: bool = option(False, "tsv: the labels are numbers to predict.",
+        read_by="task_name=tsv", on_record="equal")
+    multi_label: bool = option(False, read_by=_OF_TEXTS, on_record="equal", help=
+        "tsv: a text can have several labels. They stand in --label_column, separated by |, ; or , "
+        "or as a list; or --label_column names a column of 0 and 1 for each label, separated by "
+        "commas.")
+    num_trials: int = option(1, low=1, read_by="do_train do_eval task_name!=multi_label", help=
         "Number of runs, each with its own seed and folder; the best is kept. The paper reports "
         "the median of five.")
-    glue_submission_dir: str | None = option(None, path="output", needs="do_predict", help=
+    glue_submission_dir: str | None = option(None, path="output",
+        read_by="do_predict task_name!=tsv,multi_label,ner", help=
         "Directory for predictions in the form that the GLUE server takes.")
-    threshold_to_export: float = option(math.nan, needs="export_dir", help=
+    threshold_to_export: float = option(math.nan, low=-LARGEST_THRESHOLD, high=LARGEST_THRESHOLD,
+        read_by="export_dir task_name!=multi_label,ner", help=
         "A number that the export returns with its predictions.")
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.task_name:  # otherwise it comes from the run's record
+            check_task_name(self.task_name)
 
 
 class ClassifierSteps(FineTuningSteps, heading="Training and evaluation"):
     """The length of training, and which checkpoints to keep."""
 
     keep_checkpoint_max: int = option(5, _KEEP_EVALUATED, low=0)
-
-
-class PredictedFile(Options, heading="Prediction of any file"):
-    """A file to predict in place of the test set."""
-
-    predict_file: str | None = option(None, path="file", needs="do_predict", help=
-        "File that --do_predict predicts instead of the test set. It is tab-separated or CSV; "
-        "--text_column and --text_pair_column name the columns of the texts, by default those of "
-        "the training. For ner, it has a word on each line. Task and model are read from "
-        "--output_dir.")
-    id_column: str | None = option(None, needs="predict_file", help=
-        "Column of --predict_file to copy to the predictions.")
 
 
 # === run_race.py =================================================================================
@@ -593,21 +623,17 @@ class Race(Options, heading="Task and data"):
 
     data_dir: str | None = option(None, path="directory", required=True, help=
         "Directory that contains the folder RACE.")
-    task_name: str = option("race", "Always race.", choices=("race",))
+    task_name: str = option("race", "Always race.", choices=("race",), on_record="equal")
     train_file: str | None = option(None, _FEATURES.format("training"), path="output")
     eval_file: str | None = option(None, _FEATURES.format("development"), path="output")
     predict_file: str | None = option(None, _FEATURES.format("test"), path="output")
-    dropout_prob: float = option(0.1, "Dropout of the pooled output, in training.", low=0, below=1)
-    max_qa_length: int = option(128, help=
+    dropout_prob: float = option(0.1, "Dropout of the pooled output, in training.", low=0, below=1,
+        read_by="~do_train")
+    max_qa_length: int = option(128, on_record="equal", help=
         "Maximum number of pieces of a question and an option together. Longer ones lose their "
         "beginning.")
     high_only: bool = option(False, "Only the questions of high school.")
-    middle_only: bool = option(False, "Only the questions of middle school.")
-
-    def __post_init__(self):
-        super().__post_init__()
-        if self.middle_only and self.high_only:
-            raise UserError("--middle_only and --high_only exclude each other; give one of them")
+    middle_only: bool = option(False, "Only the questions of middle school.", read_by="!high_only")
 
 
 class RaceSteps(FineTuningSteps, heading="Training and evaluation"):
@@ -622,44 +648,48 @@ class RaceSteps(FineTuningSteps, heading="Training and evaluation"):
 class Squad(Options, heading="Questions and answers"):
     """Questions about paragraphs, the files of their features, and how they are answered."""
 
-    train_file: str | None = option(None, "SQuAD JSON to train on.", path="file")
-    predict_file: str | None = option(None, path="file", help=
+    train_file: str | None = option(None, "SQuAD JSON to train on.", path="file",
+        required="do_train", read_by="~do_train")
+    predict_file: str | None = option(None, path="file",
+        required="do_predict", read_by="~do_predict", help=
         "SQuAD JSON with the questions to answer. If it has answers too, every checkpoint is "
         "evaluated on it, and the one with the best f1 is kept.")
     train_feature_file: str | None = option(None, _FEATURES.format("training"), path="output")
     predict_feature_file: str | None = option(None, _FEATURES.format("predicted"), path="output")
-    version_2_with_negative: bool | None = option(None, help=
+    version_2_with_negative: bool | None = option(None, on_record="equal", help=
         "Whether questions may have no answer (SQuAD 2.0). Read from --train_file by default or, "
         "without --do_train, from the checkpoint.")
-    null_score_diff_threshold: float | None = option(None, help=
+    null_score_diff_threshold: float | None = option(None,
+        low=-LARGEST_THRESHOLD, high=LARGEST_THRESHOLD,
+        read_by="version_2_with_negative=true", help=
         "Version 2: a question gets an answer only if its no-answer logit is below this. By "
         "default it is tuned if --predict_file has answers; otherwise the one tuned last is used.")
-    ensemble_dirs: list = option((), path="directory", help=
+    ensemble_dirs: list = option((), path="directory", read_by="!do_train !export_dir", help=
         "Comma-separated directories of trained runs that predict together: their scores are "
         "averaged. Each directory contains its albert_config.json. Replaces --albert_config_file "
         "and --init_checkpoint.")
-    doc_stride: int = option(128, "Pieces between the starts of two windows of a paragraph.")
-    max_query_length: int = option(64, low=1, help=
+    doc_stride: int = option(128, "Pieces between the starts of two windows of a paragraph.",
+        on_record="equal")
+    max_query_length: int = option(64, low=1, on_record="equal", help=
         "Maximum number of pieces of a question; the rest is cut off.")
-    n_best_size: int = option(20, "Maximum number of answers to list for a question.", low=1)
-    max_answer_length: int = option(30, "Maximum length of an answer, in pieces.", low=1)
-    start_n_top: int = option(5, "Version 2: number of starts in the beam.", low=1)
-    end_n_top: int = option(5, "Version 2: number of ends in the beam for each start.", low=1)
-    dropout_prob: float = option(0.1, low=0, high=0.999, help=
+    n_best_size: int = option(20, "Maximum number of answers to list for a question.", low=1,
+        on_record="follow")
+    max_answer_length: int = option(30, "Maximum length of an answer, in pieces.", low=1,
+        on_record="follow")
+    start_n_top: int = option(5, "Version 2: number of starts in the beam.", low=1,
+        read_by="~version_2_with_negative=true", on_record="follow")
+    end_n_top: int = option(5, "Version 2: number of ends in the beam for each start.", low=1,
+        read_by="~version_2_with_negative=true", on_record="follow")
+    dropout_prob: float = option(0.1, low=0, high=0.999,
+        read_by="~do_train ~version_2_with_negative=true", help=
         "Version 2: dropout before the no-answer logit.")
-    num_train_epochs: float = option(3.0, low=0, high=INT32_MAX, help=
+    num_train_epochs: float = option(3.0, low=0, high=INT32_MAX, read_by="~do_train", help=
         "Number of passes over the training data, counted in questions and not in windows.")
-    warmup_proportion: float = option(0.1, low=0, high=1, help=
+    warmup_proportion: float = option(0.1, low=0, high=1, read_by="~do_train", help=
         "Share of the updates for the linear warm-up.")
-
-    def __post_init__(self):
-        super().__post_init__()
-        threshold = self.null_score_diff_threshold
-        if not abs(threshold or 0) <= LARGEST_THRESHOLD:  # also true for nan
-            raise UserError(
-                "--null_score_diff_threshold must be a number, such as -1e9 for no answers and 1e9 "
-                f"for answers everywhere. Received: {threshold}"
-            )
+    f1_unit: str = option(F1_UNITS[0], choices=F1_UNITS, help=
+        "What F1 counts: words, or characters for languages without spaces between words, such as "
+        "Chinese.")
 
 
 # === run_pretraining.py ==========================================================================
@@ -668,23 +698,23 @@ class Squad(Options, heading="Questions and answers"):
 class PretrainingData(Options, heading="Model and data"):
     """The model, and the records to train and evaluate on."""
 
-    albert_config_file: str | None = option(None, path="config", help=
+    albert_config_file: str | None = option(None, path="config", on_record="equal", help=
         "JSON file with the model's architecture; by default the one next to --init_checkpoint.")
     input_file: str | None = option(None, path="files", required=True, help=
         "Comma-separated globs of TFRecords to train on.")
-    eval_input_file: str | None = option(None, path="files", help=
+    eval_input_file: str | None = option(None, path="files", read_by="~do_eval", help=
         "Comma-separated globs of held-out TFRecords to evaluate on. By default, as in the "
         "original, the training data: --input_file.")
     output_dir: str | None = option(None, path="output", required=True, help=
         "Directory for checkpoints and results.")
-    init_checkpoint: str | None = option(None, path="checkpoint", help=
+    init_checkpoint: str | None = option(None, path="checkpoint", on_record="start", help=
         "Weights to start from: a prefix, its .index file, a directory or the name of a packaged "
         "model. Step and moments are not read. Ignored if --output_dir contains a run to resume.")
-    init_from_group0: bool = option(False, needs="init_checkpoint", help=
+    init_from_group0: bool = option(False, read_by="init_checkpoint", on_record="start", help=
         "Fill every parameter group from the checkpoint's group 0.")
-    max_seq_length: int = option(512, low=1, help=
+    max_seq_length: int = option(512, low=1, on_record="follow", help=
         "Length of the records, as given to create_pretraining_data.py.")
-    max_predictions_per_seq: int = option(20, low=1, help=
+    max_predictions_per_seq: int = option(20, low=1, on_record="follow", help=
         "Predictions per record, as given to create_pretraining_data.py; twice that for data of "
         "--do_permutation. With --masked_lm_budget, the maximum number of pieces to mask.")
 
@@ -692,23 +722,35 @@ class PretrainingData(Options, heading="Model and data"):
 class PretrainingUpdates(Options, heading="Training and evaluation"):
     """Batches, updates and learning rate of pre-training."""
 
-    sentence_loss_weight: float = option(1.0, low=0, help=
+    sentence_loss_weight: float = option(1.0, low=0, on_record="follow", help=
         "Weight of the sentence-order loss; 0 leaves it out.")
     do_train: bool = option(True, "Train.")
     do_eval: bool = option(False, help=
         "Evaluate every checkpoint when it is written; without --do_train, only the newest one.")
-    train_batch_size: int = option(4096, "Sequences per update, over all replicas.", low=1)
-    eval_batch_size: int = option(64, "Sequences per evaluation batch.", low=1)
-    optimizer: str = option("lamb", "Optimizer.", choices=OPTIMIZERS)
-    learning_rate: float = option(0.00176, "Peak learning rate, for a batch of 4096.", low=0)
-    poly_power: float = option(1.0, "Exponent of the polynomial decay.", low=0)
-    num_train_steps: int = option(125000, low=1, help=
+    train_batch_size: int = option(4096, "Sequences per update, over all replicas.", low=1,
+        read_by="~do_train", on_record="equal")
+    eval_batch_size: int = option(64, "Sequences per evaluation batch.", low=1,
+        read_by="~do_eval", on_record="follow")
+    optimizer: str = option("lamb", "Optimizer.", choices=OPTIMIZERS,
+        read_by="~do_train", on_record="equal")
+    learning_rate: float = option(0.00176, "Peak learning rate, for a batch of 4096.", low=0,
+        read_by="~do_train")
+    poly_power: float = option(1.0, "Exponent of the polynomial decay.", low=0, read_by="~do_train")
+    num_train_steps: int = option(125000, low=1,
+        read_by="~do_train|do_eval", on_record="follow", help=
         "Total number of updates; the learning rate decays until then.")
-    num_warmup_steps: int = option(3125, "Number of updates of the linear warm-up.", low=0)
-    start_warmup_step: int = option(0, "Step at which the warm-up begins.", low=0)
-    keep_checkpoint_max: int = option(5, "Number of newest checkpoints to keep; 0 for all.", low=0)
-    max_eval_steps: int = option(100, "Maximum number of batches of an evaluation.", low=1)
-    shuffle_buffer_size: int = option(WINDOW, low=1, high=LARGEST_WINDOW, help=
+    num_warmup_steps: int = option(3125, "Number of updates of the linear warm-up.", low=0,
+        read_by="~do_train")
+    start_warmup_step: int = option(0, "Step at which the warm-up begins.", low=0,
+        read_by="~do_train")
+    decay_steps: int | None = option(None, low=1, read_by="~do_train", help=
+        "Number of updates at the end in which the learning rate decays; before them, it stays at "
+        "the peak. By default, it decays from the first update, as in the original.")
+    keep_checkpoint_max: int = option(5, "Number of newest checkpoints to keep; 0 for all.", low=0,
+        read_by="~do_train")
+    max_eval_steps: int = option(100, "Maximum number of batches of an evaluation.", low=1,
+        read_by="~do_eval", on_record="follow")
+    shuffle_buffer_size: int = option(WINDOW, low=1, high=LARGEST_WINDOW, read_by="~do_train", help=
         "Number of records that are shuffled together, after blocks of 1024 records were shuffled; "
         "twice as many are in memory. 1 keeps the order of files and records.")
 
@@ -719,41 +761,50 @@ class NGrams(Options):
     Only the latter needs --masked_lm_budget.
     """
 
-    do_whole_word_mask: bool = option(True, needs="masked_lm_budget", help=
+    do_whole_word_mask: bool = option(True,
+        read_by="masked_lm_budget masked_lm_prob", on_record="follow", help=
         "Mask whole words; if false, the n-grams consist of pieces.")
-    favor_shorter_ngram: bool = option(True, needs="masked_lm_budget", help=
+    favor_shorter_ngram: bool = option(True,
+        read_by="masked_lm_budget masked_lm_prob", on_record="follow", help=
         "Draw n-gram lengths n with probability proportional to 1/n; if false, the probabilities "
         "are reversed, so that the longest are the most frequent.")
-    ngram: int = option(3, low=1, high=_LONGEST, needs="masked_lm_budget", help=
+    ngram: int = option(3, low=1, high=_LONGEST,
+        read_by="masked_lm_budget masked_lm_prob", on_record="follow", help=
         "Maximum length of an n-gram to mask, in words.")
+    masked_lm_keep_prob: float = option(0.1, low=0, high=1,
+        read_by="masked_lm_budget masked_lm_prob", on_record="follow", help=
+        "Share of the tokens to predict that are not replaced. With 0, small models learn grammar "
+        "better (Huebner et al., 2021).")
+    masked_lm_random_prob: float = option(0.1, low=0, high=1,
+        read_by="masked_lm_budget masked_lm_prob", on_record="follow", help=
+        "Share of the tokens to predict that are replaced by random pieces; the rest is replaced "
+        "by [MASK].")
+
+    def __post_init__(self):
+        super().__post_init__()
+        keep, random = self.masked_lm_keep_prob, self.masked_lm_random_prob
+        if keep + random > 1:
+            raise UserError(
+                f"--masked_lm_keep_prob={keep} and --masked_lm_random_prob={random} must not add "
+                "up to more than 1")
 
 
 class OnlineMasking(NGrams, heading="Masking while records are read, with --masked_lm_budget"):
     """Masking of records while they are read, with the names of create_pretraining_data.py."""
 
-    masked_lm_budget: float = option(0.0, low=0, below=1, help=
+    masked_lm_budget: float = option(0.0, low=0, below=1, on_record="follow", help=
         "Share of the pieces to mask, such as 0.15, for records made with "
         "create_pretraining_data.py --masked_lm_prob=0. Each epoch has new masks. 0 if the records "
         "have masks.")
-    spm_model_file: str | None = option(None, path="file", help=
+    spm_model_file: str | None = option(None, path="file", on_record="equal", help=
         "SentencePiece model of the records, if it is no longer where their summary says. With "
         "--masked_lm_budget, either this or --vocab_file is needed, for [MASK] and the random "
         "pieces.")
-    vocab_file: str | None = option(None, path="file", help="WordPiece vocabulary of the records.")
+    vocab_file: str | None = option(None, path="file",
+        on_record="equal", help="WordPiece vocabulary of the records.")
 
 
-class TrainingPairs(Options, heading="Minimal pairs"):
-    """Minimal pairs on which a model is measured while it is trained."""
-
-    minimal_pairs_file: str | None = option(None, path="files", help=
-        "Comma-separated globs of files with minimal pairs, in the formats of minimal_pairs.py. "
-        "The accuracies appear in the curves.")
-    minimal_pairs_every: int = option(10_000, low=1, needs="minimal_pairs_file", help=
-        "Updates between two measurements; the last is at the end of the training.")
-    pairs_per_paradigm: int = option(0, low=0, needs="minimal_pairs_file", help=_PAIRS)
-
-
-class Pretraining(Loop, PretrainingUpdates, PretrainingData, TrainingPairs):
+class Pretraining(Loop, PretrainingUpdates, PretrainingData):
     """All settings of a pre-training run.
 
     Args:
@@ -771,8 +822,9 @@ class Corpus(Options, heading="Text"):
     """Text files, and the cleaning of their text."""
 
     input_file: str | None = option(None, path="files", required=True, help=
-        "Comma-separated glob patterns of UTF-8 text files, plain, .gz or .bz2: one sentence per "
-        "line, a blank line between documents. See --input_format for other forms.")
+        "Comma-separated glob patterns of text files, plain or compressed by gzip, bzip2, xz or "
+        "Zstandard: one sentence per line, a blank line between documents. See --input_format for "
+        "other forms.")
     do_lower_case: bool = option(True, "Lower-case the text, as the released models need.")
     strip_accents: bool = option(True, _STRIP_ACCENTS)
 
@@ -784,21 +836,16 @@ class TextFormat(Options, heading="Text"):
         "sentences: one per line, and a blank line between documents. documents: a blank line "
         "between them, or see --document_per_line. jsonl: one JSON object per line. Documents are "
         "split into sentences by the package sentence-splitter.")
-    document_per_line: bool = option(False, help=
+    document_per_line: bool = option(False, read_by="input_format=documents", help=
         "With --input_format=documents: every line is a document.")
-    text_key: str = option("text", "With --input_format=jsonl: the key of the text.")
-    language: str = option("en", "Language of the documents, for splitting: two letters.")
-    file_is_document: bool = option(False, help=
+    text_key: str = option("text", "With --input_format=jsonl: the key of the text.",
+        read_by="input_format=jsonl")
+    language: str = option("en", "Language of the documents, for splitting: two letters.",
+        read_by="input_format=documents,jsonl")
+    file_is_document: bool = option(False, read_by="input_format=sentences,documents", help=
         "The end of a file ends a document. It does not in the original.")
     on_decode_error: str = option("stop", choices=ON_DECODE_ERROR, help=
         "How to treat a line that is not UTF-8: stop, or skip it; the summary counts them.")
-
-    def __post_init__(self):
-        super().__post_init__()
-        for field in options_of(self):
-            formats = _FORMATS_OF.get(field.name, TEXT_FORMATS)
-            if self.input_format not in formats and getattr(self, field.name) != field.default:
-                raise UserError(f"--{field.name} is for --input_format={' or '.join(formats)}")
 
 
 class CorpusVocabulary(Options, heading="Vocabulary"):
@@ -818,7 +865,8 @@ class Selection(Options, heading="Choice of documents"):
     drop_near_duplicates: float = option(0.0, low=0.5, high=1, or_zero=True, help=
         "Leave out documents that are at least this similar to an earlier one, such as 0.8. The "
         "similarity is the share of sequences of five tokens that both have. 0 keeps all.")
-    heldout_fraction: float = option(0.0, low=0, below=1, help=
+    heldout_fraction: float = option(0.0, low=0, below=1,
+        read_by="heldout_output_file", help=
         "Approximate share of the documents to write to --heldout_output_file instead. Whether a "
         "document is held out depends only on its tokens.")
 
@@ -827,7 +875,7 @@ class WordStart(Options, heading="Pairs and masks"):
     """Where words begin, for whole-word masking."""
 
     word_start: str = option("original", choices=WORD_STARTS, help=
-        "Which pieces begin a word. piece: those that begin with a space. original: also those "
+        "Which pieces begin a word. piece: those after a space. original: also those "
         "with anything but the letters a-z and some punctuation, which suits English and languages "
         "without spaces between words.")
 
@@ -835,7 +883,7 @@ class WordStart(Options, heading="Pairs and masks"):
 class Instances(NGrams, heading="Pairs and masks"):
     """Contents of the records for pre-training."""
 
-    do_permutation: bool = option(False, help=
+    do_permutation: bool = option(False, read_by="masked_lm_prob", help=
         "Also shuffle as many tokens as are masked, and predict them. The masked_lm_* features get "
         "twice as long: give run_pretraining.py twice this --max_predictions_per_seq.")
     random_next_sentence: bool = option(False, help=
@@ -861,6 +909,49 @@ class Instances(NGrams, heading="Pairs and masks"):
         "masks such records while it reads them, other pieces in each epoch.")
     short_seq_prob: float = option(0.1, low=0, high=1, help=
         "Probability, per document and pass, of instances shorter than --max_seq_length.")
+    sentence_pairs: str = option("order", choices=SENTENCE_PAIRS, help=
+        "The segments of an instance. order: two, in order or swapped, the default. next: as with "
+        "--random_next_sentence. none: one, and no next_sentence_labels, for short texts and text "
+        "without sentences; train with run_pretraining.py --sentence_loss_weight=0.")
+    max_line_length: int = option(0, low=2, high=_LONGEST, or_zero=True, help=
+        "Cut lines (or sentences) with more pieces than this into parts, which are then treated "
+        "like lines: for text without ends of sentences. 0 cuts none; with --sentence_pairs=none, "
+        "all lines are cut that are longer than an instance.")
+    line_overlap: int = option(0, low=0, help=
+        "With --sentence_pairs=none: number of pieces that a part of a line has in common with the "
+        "part before it.")
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.random_next_sentence and self.sentence_pairs == "none":
+            raise UserError(
+                "--random_next_sentence is --sentence_pairs=next, and not none: "
+                "leave one of them out")
+        if self.pairs != "none" and self.line_overlap:
+            raise UserError(
+                f"--line_overlap={self.line_overlap} is for --sentence_pairs=none: two segments of "
+                "an instance must not have pieces in common")
+        room = self.max_seq_length - NUM_SPECIALS_OF_ONE
+        if self.pairs == "none" and self.max_line_length > room:
+            raise UserError(
+                f"--max_line_length={self.max_line_length} must be at most {room}, the pieces of "
+                f"an instance of --max_seq_length={self.max_seq_length}")
+        if self.line_overlap and self.line_overlap >= self.longest_line:
+            raise UserError(
+                f"--line_overlap={self.line_overlap} must be below {self.longest_line}, the pieces "
+                "of a part of a line")
+
+    @property
+    def pairs(self):
+        """The segments of an instance: one of SENTENCE_PAIRS."""
+        return "next" if self.random_next_sentence else self.sentence_pairs
+
+    @property
+    def longest_line(self):
+        """Number of pieces from which on lines are cut (int); 0 for never."""
+        if self.pairs == "none" and not self.max_line_length:
+            return self.max_seq_length - NUM_SPECIALS_OF_ONE
+        return self.max_line_length
 
 
 class RecordFiles(Options, heading="Output"):
@@ -870,11 +961,12 @@ class RecordFiles(Options, heading="Output"):
         "Comma-separated names of the TFRecord files to write; the instances go to them in turn. "
         "Names that end in .gz are compressed. name@64 stands for 64 files: name-00000-of-00064 "
         "and so on.")
-    heldout_output_file: str | None = option(None, path="output", help=
+    heldout_output_file: str | None = option(None, path="output",
+        read_by="heldout_fraction", help=
         "Like --output_file, for the held-out documents.")
     num_output_shards: int | None = option(None, low=1, help=
         "Number of files to write, if --output_file is a single name; the same as name@N.")
-    num_workers: int = option(1, low=1, help=
+    num_workers: int = option(1, low=1, read_by="!runner", help=
         "Number of processes. It does not change the records. Each file is written by one process, "
         "so name at least as many files.")
     work_directory: str | None = option(None, path="output", help=
@@ -891,7 +983,7 @@ class Runner(Options, heading="Apache Beam"):
         "Apache Beam runner that does the work: DataflowRunner, FlinkRunner, SparkRunner, "
         "DaskRunner, DirectRunner (this machine) or another one that Beam knows. All machines must "
         "be able to read all paths. The records are the same as without it.")
-    beam_pipeline_options: list = option((), help=
+    beam_pipeline_options: list = option((), read_by="runner", help=
         "With --runner: Beam's pipeline options, such as project=my-project,region=us-east1.")
 
 
@@ -917,9 +1009,26 @@ class SentencePiece(Options, heading="Model"):
     character_coverage: float = option(0.99995, low=0.98, high=1, help=
         "Share of the text's characters that get a piece; about 0.9995 for Chinese or Japanese.")
     seed: int = option(12345, "Seed for sampling sentences.", low=0, high=2**32 - 1)
+    normalization_rule_name: str = option("nmt_nfkc", choices=NORMALIZATION_RULES, help=
+        "SentencePiece's table that unifies characters. nfkc keeps joiners without width, as "
+        "Persian needs them, which nmt_nfkc replaces by spaces; _cf: folds the case too; identity: "
+        "no table, and accents that are kept stay with their letters.")
+    user_defined_symbols: list = option((), help=
+        "Comma-separated texts that always are a piece of their own, such as <url>.")
+    byte_fallback: bool = option(False, help=
+        "Write characters without a piece as their bytes in UTF-8, with 256 pieces for bytes, so "
+        "that nothing is unknown.")
 
 
-# === make_config.py and the exports ==============================================================
+class CasingLanguage(Options, heading="Text"):
+    """The language whose rules hold for lower-casing."""
+
+    casing_language: str = option("other", choices=CASING_LANGUAGES, read_by="do_lower_case", help=
+        "The language whose own rules hold for lower-casing: tr Turkish and az Azerbaijani (I "
+        "becomes \u0131, \u0130 becomes i), lt Lithuanian. The model records it.")
+
+
+# === make_config.py, download_model.py and the exports ===========================================
 
 
 class ConfigFile(Options, heading="Flags"):
@@ -932,6 +1041,18 @@ class ConfigFile(Options, heading="Flags"):
     output_file: str = option("albert_config.json", "File to write.", path="output")
 
 
+class Download(Options, heading="Flags"):
+    """A published model to download."""
+
+    model: str | None = option(None, help=
+        "Name of the model, such as base, base-v1 or albert/albert-base-v2; also without --model=.")
+    output_dir: str | None = option(None, path="output", help=
+        "Directory to write; by default it is named after the model, such as albert_base.")
+    address: str | None = option(None, help=
+        "Address to download from, such as that of a mirror, in place of "
+        "https://storage.googleapis.com/albert_models or https://huggingface.co.")
+
+
 class ExportedModel(Options):
     """A model to write in another form, and where to write it."""
 
@@ -939,15 +1060,16 @@ class ExportedModel(Options):
         "Directory with albert_config.json (or config.json of transformers), the checkpoint, and "
         "the SentencePiece model (and its .vocab, if there is one) or vocab.txt. "
         "export_checkpoints.py needs no vocabulary to write tf1 and tf2.")
-    checkpoint_name: str = option("model.ckpt-best", path="output", help=
+    checkpoint_name: str = option("model.ckpt-best", path="output",
+        read_by="~export_type=model", help=
         "Checkpoint in that directory: a prefix, or model.safetensors of the transformers library.")
-    do_lower_case: bool = option(True, help=
+    do_lower_case: bool = option(True, on_record="equal", help=
         "Whether the text is lower-cased. By default as in run.json of the training, if there is "
         "one.")
-    strip_accents: bool = option(True, _STRIP_ACCENTS)
+    strip_accents: bool = option(True, _STRIP_ACCENTS, on_record="equal")
     export_path: str | None = option(None, path="output", required=True, help=
         "Directory to write; a prefix if export_checkpoints.py writes tf1 or tf2.")
-    card_file: str | None = option(None, path="file", help=
+    card_file: str | None = option(None, path="file", read_by="export_format=hf", help=
         f"{_CARD} Hub modules and directories for transformers have a card.")
 
 
@@ -957,16 +1079,20 @@ class CheckpointExport(ExportedModel, heading="Flags"):
     export_format: str = option("tf1", choices=("tf1", "tf2", "hf"), help=
         "tf1: the original's form, which every TensorFlow reads. tf2: this project's. hf: a "
         "directory that from_pretrained of the transformers library reads.")
-    dtype: str = option("fp32", choices=("fp32", "fp16"), help=
+    dtype: str = option("fp32", choices=("fp32", "fp16"), read_by="export_format=hf", help=
         "For --export_format=hf: type of the weights in the file. fp16 halves it; albert_tf still "
         "computes in float32.")
+    new_vocabulary: str | None = option(None, path="file", help=
+        "SentencePiece model, or vocab.txt if the model has one, to train on with: pieces that the "
+        "model knows keep their embeddings, new ones start from the mean of their parts, others "
+        "are dropped. It is written with the model.")
 
 
 class HubExport(ExportedModel, heading="Flags"):
     """A TF Hub module to write."""
 
     # [CLS], a piece, [SEP]
-    max_seq_length: int | None = option(None, low=3, help=
+    max_seq_length: int | None = option(None, low=3, read_by="export_type=preprocessing", help=
         "Preprocessing: length of its output in pieces. By default 128, or fewer if "
         "albert_config.json is there and has fewer positions.")
     export_type: str = option("model", choices=("model", "preprocessing"), help=
@@ -980,7 +1106,7 @@ class HubExport(ExportedModel, heading="Flags"):
 class PredictedModel(Options, heading="Model"):
     """The model to run."""
 
-    saved_model: str | None = option(None, path="directory", help=
+    saved_model: str | None = option(None, path="directory", read_by="!model", help=
         "Directory of an export, or a directory with several exports: the newest is used.")
     model: str | None = option(None, path="checkpoint", help=
         "Instead of --saved_model: the directory of a training, an unpacked release, a hub module "
@@ -991,39 +1117,49 @@ class PredictedModel(Options, heading="Model"):
 class Examples(Options, heading="Examples and predictions"):
     """Examples to predict, questions to ask, and the output file."""
 
-    text: str | None = option(None, "Text of an example.")
-    text_pair: str | None = option(None, "Second text of an example.")
-    article: str | None = option(None, "Article of an example (RACE).")
-    question: str | None = option(None, "Question of an example (RACE, SQuAD).")
-    context: str | None = option(None, "Context of an example (SQuAD).")
-    options: list | None = option(None, repeated=True, help=
-        "Options of an example (RACE); give the flag four times.")
-    input_file: str | None = option(None, path="file", help=
+    text: list | None = option(None, repeated=True, read_by=NO_QUERY, help=
+        "Text of an example; give the flag once for each example.")
+    text_pair: list | None = option(None, repeated=True, read_by=NO_QUERY, help=
+        "Second text of an example, once or as often as --text.")
+    article: str | None = option(None, "Article of an example (RACE).", read_by=NO_QUERY)
+    question: list | None = option(None, repeated=True, read_by=NO_QUERY, help=
+        "Question of an example (RACE, SQuAD); give the flag once for each question of SQuAD.")
+    context: list | None = option(None, repeated=True, read_by=NO_QUERY, help=
+        "Context of an example (SQuAD), once or as often as --question.")
+    options: list | None = option(None, repeated=True, read_by=NO_QUERY, help=
+        "Options of an example (RACE); give the flag once for each option.")
+    input_file: str | None = option(None, path="file", read_by=_FROM_FILE, help=
         "File with an example on each line; by default standard input, if no text is given.")
-    header: bool | None = option(None, help=
+    delimiter: str | None = option(None, read_by=_FROM_FILE, help=
+        "The character between columns, such as ; or tab; by default it is recognised.")
+    header: bool | None = option(None, read_by=_FROM_FILE, help=
         "The first line names the columns. By default this is assumed if it names all inputs of "
         "the model.")
-    text_column: str | None = option(None, help=
-        "Column of --input_file with the texts, a name in its first line or a number from 0. Then "
-        "other columns are not copied to the predictions.")
-    text_pair_column: str | None = option(None, needs="text_column", help=
+    text_column: str | None = option(None, read_by=_FROM_FILE, help=
+        "Column of --input_file with the texts, a name in its first line or a number from 0; by "
+        "default that of the training, if the file has it. Then other columns are not copied to "
+        "the predictions.")
+    text_pair_column: str | None = option(None, read_by=f"text_column {_FROM_FILE}", help=
         "Column with the second texts.")
-    id_column: str | None = option(None, needs="text_column", help=
-        "Column that is copied to the predictions as `id`; needs --text_column.")
+    id_column: str | None = option(None, read_by=_FROM_FILE, help=
+        "Column that is copied to the predictions as `id`, if the text has another column than "
+        "`text`.")
     output_file: str | None = option(None, path="output file", help=
         "File for the predictions; by default standard output.")
-    fill_mask: list | None = option(None, repeated=True, help=
+    fill_mask: list | None = option(None, repeated=True,
+        read_by="model !sentence_order !score", help=
         "A text with [MASK] in it, for a pre-trained --model; may be repeated.")
-    top_k: int = option(5, low=1, needs="fill_mask", help=
+    top_k: int = option(5, low=1, read_by="fill_mask", help=
         "Number of pieces that --fill_mask shows for each [MASK].")
-    sentence_order: list | None = option(None, repeated=True, help=
+    sentence_order: list | None = option(None, repeated=True, read_by="model !score", help=
         "A text; give the flag twice. Prints the probability that the two texts are in this order. "
         "For a pre-trained --model.")
-    score: bool | None = option(None, help=
+    score: bool | None = option(None, read_by="model", help=
         "Print the pseudo-log-likelihood of each text under a pre-trained --model, and the "
         "pseudo-perplexity of all texts on standard error.")
-    method: str = option(SCORE_METHODS[0], choices=SCORE_METHODS, needs="score", help=_METHOD)
-    embeddings: list = option((), choices=EMBEDDINGS, repeated=True, help=
+    method: str = option(SCORE_METHODS[0], choices=SCORE_METHODS, read_by="score", help=_METHOD)
+    embeddings: list = option((), choices=EMBEDDINGS, repeated=True,
+        read_by="!fill_mask !sentence_order !score", help=
         "Print the encoder's output instead of predictions, for each text, each piece, or both. "
         "RACE gives a list with an entry for each option, SQuAD for each window of the context. "
         "--model only gives pooled_output, of text and text_pair.")
@@ -1033,22 +1169,29 @@ class Examples(Options, heading="Examples and predictions"):
 class TrainedModel(Options, heading="Settings that the directory of --model may lack"):
     """Settings that the directory of a model may lack."""
 
-    albert_config_file: str | None = option(None, path="config", help=
+    albert_config_file: str | None = option(None, path="config",
+        read_by="model", on_record="equal", help=
         "JSON file with the model's architecture.")
-    spm_model_file: str | None = option(None, "SentencePiece model.", path="file")
-    vocab_file: str | None = option(None, "WordPiece vocabulary.", path="file")
-    do_lower_case: bool | None = option(None, "Whether the text is lower-cased.")
-    strip_accents: bool | None = option(None, "Whether the accents of letters are removed.")
-    max_seq_length: int | None = option(None, "Maximum length of a sequence, in pieces.")
+    spm_model_file: str | None = option(None, "SentencePiece model.", path="file",
+        read_by="model", on_record="equal")
+    vocab_file: str | None = option(None, "WordPiece vocabulary.", path="file",
+        read_by="model", on_record="equal")
+    do_lower_case: bool | None = option(None, "Whether the text is lower-cased.",
+        read_by="model", on_record="equal")
+    strip_accents: bool | None = option(None, "Whether the accents of letters are removed.",
+        read_by="model", on_record="equal")
+    max_seq_length: int | None = option(None, "Maximum length of a sequence, in pieces.",
+        read_by="model", on_record="follow")
 
 
 class TrainedTask(Options, heading="Settings that the directory of --model may lack"):
     """The task of a fine-tuned model, which its directory may lack."""
 
-    task_name: str | None = option(None, help=
+    task_name: str | None = option(None, read_by="model", on_record="equal", help=
         "The task of the fine-tuned model: a task of GLUE, tsv, multi_label, regression, ner or "
         "race.")
-    labels: list | None = option(None, "The classes of the model in the order of their ids.")
+    labels: list | None = option(None, "The classes of the model in the order of their ids.",
+        read_by="model", on_record="equal")
 
 
 

@@ -21,8 +21,8 @@ _LINES = {  # kind -> label, style
 }
 
 
-def shown_figures(runs):
-    """Names of the figures to draw, `loss` first and `learning_rate` last.
+def shown_metrics(runs):
+    """Names of the metrics to draw, `loss` first and `learning_rate` last.
 
     Args:
         runs: dict of str -> curves, as `history.read` gives them.
@@ -59,13 +59,13 @@ def by_pieces(directory, curves):
         )
     pieces = settings.flags["train_batch_size"] * settings.flags["max_seq_length"] / 1e6
     return {
-        kind: {name: ([step * pieces for step in x], y) for name, (x, y) in figures.items()}
-        for kind, figures in curves.items()
+        kind: {name: ([step * pieces for step in x], y) for name, (x, y) in metrics.items()}
+        for kind, metrics in curves.items()
     }
 
 
 def draw(runs, png_file, unit="step"):
-    """Draws the runs into a PNG file: a panel for each figure, a curve for each run and kind.
+    """Draws the runs into a PNG file: a panel for each metric, a curve for each run and kind.
 
     Args:
         runs: dict of label -> curves, as `history.read` gives them.
@@ -75,9 +75,9 @@ def draw(runs, png_file, unit="step"):
     Raises:
         UserError: there is nothing to draw, or matplotlib is not installed.
     """
-    names = shown_figures(runs)
+    names = shown_metrics(runs)
     if not names:
-        raise UserError(f"no figures yet in {history.FILE} of {', '.join(runs)}")
+        raise UserError(f"no metrics yet in {history.FILE} of {', '.join(runs)}")
     columns = math.ceil(math.sqrt(len(names)))
     rows = math.ceil(len(names) / columns)
     pictures = import_extra("matplotlib.figure", "albert_tf.plot")
@@ -117,7 +117,7 @@ def main(arguments=None):
     """
     parser = argparse.ArgumentParser(
         prog="python -m albert_tf.plot",
-        description="Draws loss, other figures and learning rate of one or several trainings from "
+        description="Draws loss, other metrics and learning rate of one or several trainings from "
         f"their {history.FILE} into a PNG.",
     )
     parser.add_argument("directories", nargs="+", metavar="DIR", help="--output_dir of a training.")
@@ -140,7 +140,7 @@ def _plot(directories, png_file, pieces):
     if pieces:
         runs = {directory: by_pieces(directory, curves) for directory, curves in runs.items()}
     draw(runs, png_file, "million pieces" if pieces else "step")
-    return f"{png_file}: {', '.join(shown_figures(runs))}"
+    return f"{png_file}: {', '.join(shown_metrics(runs))}"
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ def bar(what, total, unit, **options):
         **options: options of tqdm; outside of a terminal only `initial` has an effect.
 
     Returns:
-        A tqdm or LogLines, with `update(count)`, `set_postfix_str(figures)` and `close()`.
+        A tqdm or LogLines, with `update(count)`, `set_postfix_str(text)` and `close()`.
     """
     if not sys.stderr.isatty():
         return LogLines(what, total, unit, options.get("initial", 0))
@@ -45,7 +45,7 @@ class _Bar(tqdm):
 class LogLines(contextlib.AbstractContextManager):
     """Progress as lines on stderr, one every LOG_SECONDS.
 
-    Work that takes less time gets a line only if it has figures to show.
+    Work that takes less time gets a line only if there is a text to show.
 
     Args:
         what: str, name of the work.
@@ -59,7 +59,7 @@ class LogLines(contextlib.AbstractContextManager):
         self._done = initial
         self._start = self._last = time.time()
         self._first = None  # (time, units done) at the first update, which may include tracing
-        self._figures, self._said = "", None
+        self._postfix, self._said = "", None
 
     def __exit__(self, *_):
         self.close()
@@ -73,13 +73,13 @@ class LogLines(contextlib.AbstractContextManager):
         if time.time() - self._last >= LOG_SECONDS:
             self._say()
 
-    def set_postfix_str(self, figures, refresh=False):
-        """Sets the figures to show at the end of each line; `refresh` is for bars."""
-        self._figures = figures
+    def set_postfix_str(self, text, refresh=False):
+        """Sets the text to show at the end of each line; `refresh` is for bars."""
+        self._postfix = text
 
     def close(self):
-        """Prints a last line if there were lines before or there are figures."""
-        if (self._said or self._figures) and self._said != (self._done, self._figures):
+        """Prints a last line if there were lines before or there is a text to show."""
+        if (self._said or self._postfix) and self._said != (self._done, self._postfix):
             self._say()
 
     def _say(self):
@@ -92,8 +92,8 @@ class LogLines(contextlib.AbstractContextManager):
         if self._total is not None and done < self._done < self._total:
             left = (now - since) * (self._total - self._done) / (self._done - done)
             line += f", {tqdm.format_interval(left)} left"
-        print(f"{line}, {self._figures}" if self._figures else line, file=sys.stderr, flush=True)
-        self._last, self._said = now, (self._done, self._figures)
+        print(f"{line}, {self._postfix}" if self._postfix else line, file=sys.stderr, flush=True)
+        self._last, self._said = now, (self._done, self._postfix)
 
     def _counted(self, units):
         return f"{tqdm.format_sizeof(units)}B" if self._unit == "B" else str(units)

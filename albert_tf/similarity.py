@@ -26,8 +26,9 @@ def read(path):
         UserError: the file cannot be read, or a score is not a number, or all are equal.
     """
     task = glue.TASKS["sts-b"]
-    _, rows, _ = tables.read_columns(path, (*task.text, *task.label), has_header=True)
-    scores = [glue.label_of(task, row, str.strip) for row in rows]
+    columns = (*task.text, *task.label)
+    rows = tables.read_columns(path, columns, has_header=True, quoted_tabs=False).rows
+    scores = glue.labels_of(task, rows, str.strip)
     if len({*scores}) == 1:
         raise UserError(f"{path} has only the score {scores[0]}: give pairs with several scores")
     return [row.values[0] for row in rows], [row.values[1] for row in rows], scores

@@ -14,7 +14,7 @@ import reprlib
 import sys
 
 from albert_tf.errors import UserError, exit_code
-from albert_tf.options import LARGEST_THRESHOLD
+from albert_tf.options import F1_UNITS, LARGEST_THRESHOLD
 from albert_tf.tasks import json_file
 from albert_tf.tasks.squad import scores
 
@@ -44,6 +44,12 @@ def main(arguments=None):
         help="Above this value of --na_prob_file a question counts as unanswered (default: "
         f"{scores.NO_ANSWER_ABOVE}).",
     )
+    parser.add_argument(
+        "--f1_unit",
+        default=F1_UNITS[0],
+        choices=F1_UNITS,
+        help="What F1 counts: characters for languages without spaces between words.",
+    )
     args = parser.parse_args(arguments)
     return exit_code("squad_metrics", lambda: json.dumps(_evaluate_files(args), indent=2))
 
@@ -65,8 +71,8 @@ def _evaluate_files(args):
     na_scores = _read_dict(args.na_prob_file, "number", is_number) if args.na_prob_file else None
     try:
         if version_2:
-            return scores.evaluate_v2(gold, predictions, na_scores, threshold)
-        return scores.evaluate_v1(gold, predictions)
+            return scores.evaluate_v2(gold, predictions, na_scores, threshold, args.f1_unit)
+        return scores.evaluate_v1(gold, predictions, args.f1_unit)
     except UserError as error:
         names = " and ".join(filter(None, (args.predictions_file, args.na_prob_file)))
         raise UserError(f"{names} for {args.data_file}: {error}") from error

@@ -67,7 +67,7 @@ def step_of(strategy, variables, model, exchanges):
 
 
 def work(args):
-    """One worker's part; the first prints its figures as JSON."""
+    """One worker's part; the first worker prints its measurements as JSON."""
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
     config = AlbertConfig(
         vocab_size=args.vocab_size,
@@ -96,7 +96,7 @@ def work(args):
 
 
 def run_two(kind):
-    """Figures of two workers with a model of this kind: a dict."""
+    """Measurements of two workers with a model of this kind: a dict."""
     sockets = [socket.create_server(("localhost", 0)) for _ in range(2)]
     addresses = [f"localhost:{one.getsockname()[1]}" for one in sockets]
     for one in sockets:
@@ -137,11 +137,11 @@ def main():
     found = {kind: run_two(kind) for kind in KINDS}
     print("| parameters | gradients of a step | step, exchanging | step, only computing |")
     print("|---|---|---|---|")
-    for kind, figures in found.items():
+    for kind, measured in found.items():
         print(
-            f"| {kind}'s, {figures['parameters'] / 1e6:.1f} M | "
-            f"{figures['parameters'] * 4 / 2**20:.0f} MiB | {figures['both']:.2f} s | "
-            f"{figures['computing']:.2f} s |"
+            f"| {kind}'s, {measured['parameters'] / 1e6:.1f} M | "
+            f"{measured['parameters'] * 4 / 2**20:.0f} MiB | {measured['both']:.2f} s | "
+            f"{measured['computing']:.2f} s |"
         )
     ratios = [
         found["BERT"][key] / found["ALBERT"][key] for key in ("parameters", "both", "computing")

@@ -2,7 +2,7 @@
 """Time of making pre-training records, against SentencePiece's own encoding of the same text.
 
 Both take the same text in turns, on one core each, and processor time is compared, so that other
-processes weigh on both. What counts is the ratio: everything at --dupe_factor passes, reading and
+processes affect both. What counts is the ratio: everything at --dupe_factor passes, reading and
 writing included, over the batch encoding of the whole text to ids on one thread. The smallest of
 several rounds is taken of each.
 

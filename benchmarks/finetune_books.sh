@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Fine-tunes the small model of `make books`, and beside it the same model from random weights: GLUE, RACE, SQuAD.
+# Fine-tunes the small model of experiments/books.sh, and beside it the same model from random weights: GLUE, RACE, SQuAD.
 #
 #   benchmarks/finetune_books.sh books|random [task ...]      (all tasks by default)
 #
@@ -12,7 +12,7 @@ PYTHON=${PYTHON:-.venv/bin/python}
 DATA=${DATA:-../shared/data} # glue/, race/, squad/, spm/30k-clean.model
 MODEL=${MODEL:-output/books/model}
 OUTPUT_DIR=${OUTPUT_DIR:-output/finetuned} # another one for another SEED (1 by default)
-CONFIG=demo/books_config.json
+CONFIG=experiments/books_config.json
 VOCABULARY=$DATA/spm/30k-clean.model
 export TF_CPP_MIN_LOG_LEVEL=${TF_CPP_MIN_LOG_LEVEL:-2}
 
@@ -39,7 +39,7 @@ esac
 tasks=("$@")
 ((${#tasks[@]})) || tasks=("${ORDER[@]}")
 
-# finetune SCRIPT DIRECTORY FLAGS...: runs it unless it has run; shows the last figures
+# finetune SCRIPT DIRECTORY FLAGS...: runs it unless it has run; shows the last metrics
 finetune() {
   local script=$1 directory=$2
   shift 2

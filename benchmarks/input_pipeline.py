@@ -3,9 +3,9 @@
 
 The alternative is the original's pipeline: files in random order, four of them read side by side,
 records drawn from a buffer of 100. Both read, shuffle, parse and check the same made-up
-pre-training records, in turns, so that whatever else the machine does weighs on both. Sequences per
-second of processor time are less affected by other processes than those per second of the clock.
-The files are kept with --directory and used again.
+pre-training records, in turns, so that other work of the machine affects both. Sequences per second
+of processor time are less affected by other processes than those per second of the clock. The files
+are kept with --directory and used again.
 
 A third pipeline masks the sequences as run_pretraining.py --masked_lm_budget=0.15 does. With
 --train_steps, training steps of ALBERT-base take turns with the pipelines.
@@ -149,7 +149,7 @@ def show(found):
 
 
 def main():
-    """Reads the arguments, prints the figures."""
+    """Reads the arguments and prints the rates."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--directory", help="for the files; a temporary one by default")
     parser.add_argument("--gigabytes", type=float, default=1.0)

@@ -4,10 +4,11 @@
 Training steps of the library (`albert_tf.training.steps`) read batches from three sources, in
 turns in one process: one batch in memory, masked records, and unmasked records that are masked
 while they are read. A clock inside the step's graph runs from before `next(iterator)` until the
-batch is there. "waiting" is the sum of these times as a share of the steps' time; what the batch in
-memory has of it is TensorFlow's own. "step" is the median step as a ratio to that with the batch in
-memory; "CPU" is the same of the processor time that all threads of the process use meanwhile, those
-of the input too. Where other processes run, the times by the clock say little.
+batch is there. "waiting" is the sum of these times as a share of the steps' time; the batch in
+memory needs no waiting, so its share is the time of TensorFlow itself. "step" is the median step as
+a ratio to that with the batch in memory; "CPU" is the same of the processor time that all threads
+of the process use meanwhile, those of the input too. Where other processes run, the times by the
+clock say little.
 
 Both files are made of the same text with create_pretraining_data.py --max_seq_length=128, the
 second one with --masked_lm_prob=0.

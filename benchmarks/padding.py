@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Examples per second with padding cut off, against sequences that are always of full length.
 
-The same rows in the same updates; batches of both kinds take turns, so that whatever else the
-machine does weighs on both. In prediction, rows of like length also come together.
+Both kinds have the same rows in the same updates. Their batches take turns, so that other work of
+the machine affects both. In prediction, rows of similar length also come together.
 
 python benchmarks/padding.py --data_dir=glue --spm_model_file=30k-clean.model \
   --albert_config_file=albert_base/albert_config.json --init_checkpoint=albert_base

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How fast SQuAD questions become features, and how much faster than by the plain algorithm.
 
-The plain one is the reference of the tests: the table of the alignment cell by cell, for every
-question again, as the original makes it. It runs on the first questions of the file only.
+The plain algorithm, which the tests compare with, fills the table of the alignment cell by cell,
+again for every question, as the original does. It runs only on the first questions of the file.
 
 python benchmarks/squad_features.py --data_file=dev-v1.1.json --spm_model_file=30k-clean.model
 """
@@ -32,7 +32,7 @@ def align_plainly(examples, tokenizer, do_lower_case):
     for example in examples:
         text = example.paragraph_text
         pieces = tokenizer.tokenize(preprocess_text(text, lower=do_lower_case), is_normalized=True)
-        characters = squad_alignment.normalized_characters(text, do_lower_case)
+        characters = squad_alignment.normalized_characters(text, tokenizer.clean_up)
         reference_links(characters, "".join(pieces).replace("▁", " "))
 
 

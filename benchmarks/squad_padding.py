@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """How much faster SQuAD prediction is when padding is skipped.
 
-Windows per second of a model with random weights, in batches of like length cut to the longest,
-and in batches that are always padded to --max_seq_length, as the original's.
+It measures windows per second of a model with random weights, in batches of similar length that are
+cut to the longest window, and in batches that are always padded to --max_seq_length, as in the
+original.
 
 python benchmarks/squad_padding.py --data_file=dev-v1.1.json --spm_model_file=30k-clean.model \
   --albert_config_file=albert_config.json

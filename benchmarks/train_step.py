@@ -43,7 +43,7 @@ CASE = {  # what a case need not say
 }  # fmt: skip
 COLUMNS = (
     "size", "layers", "length", "batch", "dtype", "who", "step s", "CPU s", "of products",
-    "GFLOP/s", "peak GiB", "start s",
+    "of the first", "GFLOP/s", "peak GiB", "start s",
 )  # fmt: skip
 
 
@@ -242,7 +242,7 @@ class Worker:
         self._process = subprocess.Popen(
             command, env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
-        self.who, self.reports = who, []
+        self.who, self.optimizer, self.reports = who, case["optimizer"], []
         self.start = self._read()["start"]
 
     def _read(self):
@@ -265,8 +265,11 @@ class Worker:
 
 
 def measure(case, names, rounds):
-    """Rows of the table for one case."""
-    workers = [Worker(who, case) for who in names]
+    """Rows of the table for one case; "ours" is measured with each of the optimizers."""
+    workers, optimizers = [], case["optimizer"].split(",")
+    for who in names:
+        of_who = optimizers if who == "ours" else optimizers[:1]
+        workers += [Worker(who, case | {"optimizer": optimizer}) for optimizer in of_who]
     for _ in range(rounds):
         for worker in workers:
             worker.step()
@@ -276,15 +279,20 @@ def measure(case, names, rounds):
     count = flops.forward_flops if case["forward_only"] else flops.training_flops
     operations = count(config, case["batch"], case["length"], case["predictions"])
     limits = [worker.best("seconds") for worker in workers if worker.who == "products"]
+    first = next(worker.best("seconds") for worker in workers if worker.who == "ours")
     for worker in workers:
         seconds, is_limit = worker.best("seconds"), worker.who == "products"
+        optimizer = f", {worker.optimizer}" if worker.who == "ours" else ""
         yield {
             **{name: case[name] for name in ("size", "length", "batch", "dtype")},
             "layers": config.num_hidden_layers,
-            "who": worker.who + (" recompute" if case["recompute"] and not is_limit else ""),
+            "who": worker.who
+            + optimizer
+            + (" recompute" if case["recompute"] and not is_limit else ""),
             "step s": round(seconds, 4 if seconds < 0.1 else 3),
             "CPU s": round(worker.best("cpu"), 3),
             "of products": f"{limits[0] / seconds:.0%}" if limits else "",
+            "of the first": f"{seconds / first:.2f}",
             "GFLOP/s": round(operations / seconds / 1e9),
             "peak GiB": "" if is_limit else round(worker.reports[-1]["peak"] / 2**30, 2),
             "start s": round(worker.start, 1),
@@ -328,7 +336,9 @@ def arguments():
     parser.add_argument("--predictions", type=int, default=20, help="masked pieces of a sequence")
     parser.add_argument("--vocab_size", type=int, default=CASE["vocab_size"])
     parser.add_argument(
-        "--optimizer", default=CASE["optimizer"], help="of ours: lamb, or adamw as with PyTorch"
+        "--optimizer",
+        default=CASE["optimizer"],
+        help="of ours: lamb, adamw as with PyTorch, muon, or several, such as adamw,muon",
     )
     parser.add_argument("--dropout", type=float, default=0.0)
     parser.add_argument("--recompute", action="store_true", help="measure it too")

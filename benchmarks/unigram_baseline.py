@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a masked language model has to beat: guessing from piece frequencies only.
 
-Counts the masked pieces of training records and predicts the held-out ones from the counts:
-accuracy of always naming the most frequent piece, and the loss of the smoothed unigram model.
+It counts the masked pieces of training records and predicts the held-out ones from the counts. It
+prints the accuracy of always naming the most frequent piece, and the loss of the smoothed unigram
+model.
 
 python benchmarks/unigram_baseline.py --train='records/train-*' --heldout='records/heldout-*' \
   --max_predictions_per_seq=20 --vocab_size=30000

@@ -189,8 +189,8 @@ def file_documents(package_and_path):
 def new_documents(documents, min_sentences, counts):
     """Yields the documents without the sentences that an earlier one has.
 
-    APIs repeat their docstrings, whole and in part. Without this, what is held out would stand
-    among the training documents too.
+    APIs repeat their docstrings, whole and in part. Otherwise, held-out sentences would be in the
+    training documents too.
     """
     seen = set()
     for document in documents:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Show what a pre-trained model does: its held-out figures, masks it fills, sentences it orders.
+"""Show what a pre-trained model does: its held-out metrics, masks it fills, sentences it orders.
 
 python -m demo.show_model --run_dir=<output_dir of the run> --spm_model_file=spm.model
 """
@@ -19,7 +19,7 @@ _SUMMARY_FILE = flags.DEFINE_string(
     "summary_file", None, "text file for what is printed; unset: only printed"
 )
 
-FIGURES = {  # name -> title
+METRICS = {  # name -> title
     "loss": "Loss (masked LM + sentence order)",
     "masked_lm_accuracy": "Masked LM accuracy",
     "sentence_order_accuracy": "Sentence order accuracy",
@@ -38,14 +38,14 @@ ORDERED = (  # in the order in which they stand in a docstring
 _TOP = 4  # fillings shown for a mask
 
 
-def heldout_figures(run_dir):
-    """The last figures of evaluation, as lines of text.
+def heldout_metrics(run_dir):
+    """The last metrics of evaluation, as lines of text.
 
     Raises:
         UserError: the run has not been evaluated.
     """
     curves = history.read(run_dir).get("eval", {})
-    missing = [name for name in FIGURES if name not in curves]
+    missing = [name for name in METRICS if name not in curves]
     if missing:
         raise UserError(
             f"--run_dir={run_dir}: no {', '.join(missing)} among the rows of eval in "
@@ -53,7 +53,7 @@ def heldout_figures(run_dir):
             "--do_eval"
         )
     lines = []
-    for name, title in FIGURES.items():
+    for name, title in METRICS.items():
         steps, values = curves[name]
         lines.append(f"{title + ', held-out':44}{values[-1]:.4f}  (step {steps[-1]})")
     return lines
@@ -83,11 +83,11 @@ def ordered_sentences(model):
 def main(_):
     """Reads the flags, asks the model and prints."""
     try:
-        figures = heldout_figures(_RUN_DIR.value)
+        metrics = heldout_metrics(_RUN_DIR.value)
         model = albert_tf.load(_RUN_DIR.value, spm_model_file=_SPM_MODEL_FILE.value)
     except UserError as error:
         sys.exit(f"show_model: {error}")
-    lines = [*figures, f"{'Checkpoint':44}{model.checkpoint}"]
+    lines = [*metrics, f"{'Checkpoint':44}{model.checkpoint}"]
     text = "\n".join([*lines, "", *filled_masks(model), "", *ordered_sentences(model)]) + "\n"
     if _SUMMARY_FILE.value:
         files.write_text(_SUMMARY_FILE.value, text)

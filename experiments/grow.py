@@ -176,9 +176,8 @@ def copy(run, output, change, **sizes):
 
 def main(arguments=None):
     """Runs the command; returns what it prints."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
     kinds = parser.add_subparsers(required=True)
     for name, change in (("positions", longer), ("groups", in_groups)):
         kind = kinds.add_parser(name, help="see above")

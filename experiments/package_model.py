@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes a packaged model of a pre-training: half-precision weights, figures and a model card.
+"""Makes a packaged model of a pre-training: half-precision weights, metrics and a model card.
 
 python experiments/package_model.py output/model albert_tf/models/english-small \
     --card=experiments/english_small_card.md
 
 The weights are measured on the held-out records of the run, in float32 and in half precision. If
-the masked-LM accuracies differ by more than 0.1 point, nothing is written. The figures go into
-figures.json, with those on experiments/sample/, which the tests compare.
+the masked-LM accuracies differ by more than 0.1 point, nothing is written. The metrics go into
+metrics.json, with those on experiments/sample/, which the tests compare.
 """
 
 import argparse
@@ -33,7 +33,8 @@ from albert_tf.errors import UserError, exit_code
 
 ROOT = Path(__file__).resolve().parents[1]
 SAMPLE = ROOT / "experiments" / "sample"
-FIGURES, CARD = "figures.json", "README.md"
+METRICS, CARD = "metrics.json", "README.md"
+EARLIER_METRICS = "figures.json"  # the name before 1.0
 LARGEST_DIFFERENCE = 0.001  # of accuracies in float32 and in half precision
 KEY = "masked_lm_accuracy"
 PLACES = {  # of a card, next to those of the config
@@ -53,7 +54,7 @@ PHASE = {  # column of the card -> flag of the training
 }  # fmt: skip
 
 
-# --- Figures -------------------------------------------------------------------------------------
+# --- Metrics -------------------------------------------------------------------------------------
 
 
 def run_script(name, **flags):
@@ -70,8 +71,8 @@ def run_script(name, **flags):
         raise UserError(f"{name} failed: {done.stderr.strip()[-1000:]}")
 
 
-def heldout_figures(checkpoint, config_file, flags, directory):
-    """Figures of a checkpoint on the held-out records of a training: means of those of each file.
+def heldout_metrics(checkpoint, config_file, flags, directory):
+    """Metrics of a checkpoint on the held-out records of a training: means of those of each file.
 
     Every file counts the same, however many records it has.
 
@@ -82,7 +83,7 @@ def heldout_figures(checkpoint, config_file, flags, directory):
         directory: str, for the evaluation's output.
 
     Returns:
-        dict of figure -> float.
+        dict of metric -> float.
     """
     found = []
     paths = files.expand_patterns(flags["eval_input_file"], "eval_input_file")
@@ -97,14 +98,14 @@ def heldout_figures(checkpoint, config_file, flags, directory):
         lines = files.read_text(os.path.join(output, "eval_results.txt")).splitlines()
         found.append(dict(line.split(" = ") for line in lines if " = " in line))
     return {
-        name: statistics.mean(float(figures[name]) for figures in found)
+        name: statistics.mean(float(metrics[name]) for metrics in found)
         for name in found[0]
         if "_" in name and name != "global_step"
     }
 
 
-def sample_figures(loaded):
-    """Figures of a model on experiments/sample/.
+def sample_metrics(loaded):
+    """Metrics of a model on experiments/sample/.
 
     Args:
         loaded: albert_tf.api.loaded.Loaded.
@@ -169,7 +170,7 @@ def phases_of(run):
     return phases
 
 
-def card(template, name, config, phases, figures, tables):
+def card(template, name, config, phases, metrics, tables):
     """The model card: str, Markdown.
 
     Args:
@@ -177,8 +178,8 @@ def card(template, name, config, phases, figures, tables):
         name: str, of the model.
         config: AlbertConfig.
         phases: list from `phases_of`.
-        figures: dict, as in figures.json.
-        tables: list of str, Markdown files with further figures.
+        metrics: dict, as in metrics.json.
+        tables: list of str, Markdown files with further metrics.
     """
     rows = [["phase", *PHASE], ["---"] * (len(PHASE) + 1)]
     for number, settings in enumerate(phases, 1):
@@ -191,14 +192,14 @@ def card(template, name, config, phases, figures, tables):
     percent = {
         key: f"{100 * value:.1f}"
         for part in ("heldout", "sample")
-        for key, value in figures[part].items()
+        for key, value in metrics[part].items()
     }
     return string.Template(template).substitute(
         vars(config) | percent,
         name=name,
         parameters=f"{phases[-1].parameter_count / 1e6:.1f}",
         phases="\n".join("| " + " | ".join(map(str, row)) + " |" for row in rows),
-        float32_accuracy=f"{100 * figures['heldout_float32'][KEY]:.1f}",
+        float32_accuracy=f"{100 * metrics['heldout_float32'][KEY]:.1f}",
         tables="\n".join(files.read_text(path).partition("\n")[2].strip() for path in tables),
     )
 
@@ -217,7 +218,7 @@ def package(run, model_dir, checkpoint_name, template, tables):
         tables: list of str, as of `card`.
 
     Returns:
-        str, a line for each figure.
+        str, a line for each metric.
 
     Raises:
         UserError: a file is missing, or half precision changes the accuracy.
@@ -226,7 +227,8 @@ def package(run, model_dir, checkpoint_name, template, tables):
     if os.path.isfile(model_dir):
         raise UserError(f"{model_dir} is a file: give a directory")
     there = os.listdir(model_dir) if os.path.isdir(model_dir) else []
-    if there and not {FIGURES, run_directory.SAFETENSORS} <= {*there}:
+    has_metrics = METRICS in there or EARLIER_METRICS in there
+    if there and not (has_metrics and run_directory.SAFETENSORS in there):
         raise UserError(
             f"{model_dir} has files but is not a packaged model: give a new directory, "
             "or a packaged model to replace"
@@ -245,21 +247,21 @@ def package(run, model_dir, checkpoint_name, template, tables):
         )  # fmt: skip
         config_file = os.path.join(made, "config.json")
         checkpoints = {"heldout": made, "heldout_float32": os.path.join(run, checkpoint_name)}
-        figures = {
-            key: heldout_figures(checkpoint, config_file, flags, os.path.join(work, key))
+        metrics = {
+            key: heldout_metrics(checkpoint, config_file, flags, os.path.join(work, key))
             for key, checkpoint in checkpoints.items()
         }
-        half, whole = (figures[key][KEY] for key in checkpoints)
+        half, whole = (metrics[key][KEY] for key in checkpoints)
         accuracies = f"{100 * whole:.2f}% in float32, {100 * half:.2f}% in half precision"
         if abs(half - whole) > LARGEST_DIFFERENCE:
             raise UserError(f"the masked-LM accuracy is {accuracies}: the difference is too large")
-        figures["sample"] = sample_figures(albert_tf.load(made))
-        files.write_text(os.path.join(made, FIGURES), json.dumps(figures, indent=2) + "\n")
+        metrics["sample"] = sample_metrics(albert_tf.load(made))
+        files.write_text(os.path.join(made, METRICS), json.dumps(metrics, indent=2) + "\n")
         name = os.path.basename(model_dir.rstrip("/"))
-        text = card(template, name, config, phases, figures, tables)
+        text = card(template, name, config, phases, metrics, tables)
         files.write_text(os.path.join(made, CARD), text)
         replace(model_dir, made)
-    sample = ", ".join(f"{key} {100 * value:.1f}%" for key, value in figures["sample"].items())
+    sample = ", ".join(f"{key} {100 * value:.1f}%" for key, value in metrics["sample"].items())
     return f"held-out masked-LM accuracy {accuracies}\nsample: {sample}\nwrote {model_dir}"
 
 
@@ -302,9 +304,8 @@ def _existing_file(path):
 
 def main(arguments=None):
     """Runs the command; returns what it prints."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
     parser.add_argument("run", help="--output_dir of the pre-training")
     parser.add_argument("model_dir", help="directory to make, named as the model")
     parser.add_argument("--checkpoint_name", default=run_directory.BEST, help="checkpoint in it")
@@ -316,7 +317,7 @@ def main(arguments=None):
         type=_existing_file,
         nargs="*",
         default=[],
-        help="Markdown files with figures for the card",
+        help="Markdown files with metrics for the card",
     )
     given = parser.parse_args(arguments)
     template = files.read_text(given.card)

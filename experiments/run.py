@@ -16,8 +16,10 @@ import json
 import math
 import operator
 import os
+import re
 import shlex
 import statistics
+import string
 import subprocess
 import sys
 import tomllib
@@ -34,15 +36,23 @@ from albert_tf.model import flops
 from albert_tf.training import history
 
 ROOT = Path(__file__).resolve().parents[1]
-SETTINGS = "settings.json"  # what a run was started with, in its directory
-DONE = "figures.json"  # its figures, once it has finished
+SETTINGS = "settings.json"  # the settings of a run, in its directory
+DONE = "metrics.json"  # its metrics, once it has finished
+EARLIER_DONE = "figures.json"  # the name before 1.0
+EARLIER_KEY = "figures"  # of `metrics` in studies from before 1.0
 NUMBER = int | float
 KINDS = {str: "a string", list: "a list", dict: "a table", NUMBER: "a number"}
 # Key -> type of its value: what a row may change, a study, and commands after the training.
-CHANGES = {"script": str, "figures": list, "config": dict, "flags": dict, "train_flops": NUMBER}
-STUDY = CHANGES | {"title": str, "rows": dict, "variants": dict, "after": list}
-REQUIRED = {"title", "script", "figures", "flags", "rows"}
-AFTER = {"command": list, "result": str, "figures": dict}
+CHANGES = {"script": str, "metrics": list, "config": dict, "flags": dict, "train_flops": NUMBER}
+CHANGES |= {"paper": dict}  # published numbers to show next to the results
+COMMANDS = {"command": list, "result": str}
+COMMANDS = {"before": COMMANDS, "after": COMMANDS | {"metrics": dict}}
+STUDY = (
+    CHANGES | dict.fromkeys(COMMANDS, list) | dict.fromkeys(("rows", "variants", "values"), dict)
+)
+STUDY |= {"title": str, "curves": str}  # curves: a file with numbers for each layer, to draw
+REQUIRED = {"title", "script", "metrics", "flags", "rows"}
+SIZE = "parameters"  # a metric that the config tells
 STOPPED = 130  # exit code of a script after Ctrl-C or SIGTERM
 
 
@@ -53,7 +63,7 @@ class Run(NamedTuple):
         row: str, name of the row.
         seed: int.
         script: str, that trains.
-        figures: list of str, figures of the last evaluation to compare.
+        metrics: list of str, metrics of the last evaluation to compare.
         config: dict, of albert_config.json; empty if the script needs none.
         flags: dict of name -> value, of the script.
         directory: Path, of the script's results.
@@ -62,7 +72,7 @@ class Run(NamedTuple):
     row: str
     seed: int
     script: str
-    figures: list
+    metrics: list
     config: dict
     flags: dict
     directory: Path
@@ -84,36 +94,38 @@ def read_study(path, values):
     Raises:
         UserError: there is no such file, it is not TOML, a key is unknown, or a place has no value.
     """
-    if not os.path.isfile(path):
-        raise UserError(f"{path} is no file: give the TOML file of a study")
-    try:
-        study = tomllib.loads(files.read_text(path))
-    except tomllib.TOMLDecodeError as error:
-        raise UserError(f"{path} is not a TOML file: {error}") from error
+    study = _read_toml(path)
+    if "extends" in study:
+        other = _filled(study.pop("extends"), values)
+        base = _read_toml(os.path.join(os.path.dirname(path), other))
+        lists = {key: [*base.get(key, ()), *study.get(key, ())] for key in COMMANDS}
+        study = _merged(base, study | lists)
+    later = {"root": str(ROOT), "run": "{run}", "seed": "{seed}"}
+    study = _filled(study, study.get("values", {}) | values | later)
+    _take_earlier_key(study)
     absent = sorted(REQUIRED - study.keys())
     if absent:
         raise UserError(f"{path} has no {absent[0]}; experiments/README.md says what it is")
-    study = {"after": [], "config": {}, "variants": {}} | study
-    if not isinstance(study["after"], list):
-        raise UserError(f"{path}: write [[after]] in place of [after]")
+    study = {"before": [], "after": [], "config": {}, "variants": {}, "values": {}} | study
     parts = [(path, study, STUDY, set())]
-    parts += [(f"{path}: after", part, AFTER, AFTER.keys()) for part in study["after"]]
+    for key, known in COMMANDS.items():
+        if not isinstance(study[key], list):
+            raise UserError(f"{path}: write [[{key}]] in place of [{key}]")
+        parts += [(f"{path}: {key}", part, known, known.keys()) for part in study[key]]
     for key in ("rows", "variants"):
         if not isinstance(study[key], dict):
             raise UserError(f"{path}: {key} must consist of tables such as [{key}.NAME]")
-        parts += [
-            (f"{path}: {key}.{name}", part, CHANGES, set()) for name, part in study[key].items()
-        ]
+        parts += [(f"{path}: {key}.{n}", part, CHANGES, set()) for n, part in study[key].items()]
     for where, part, known, needed in parts:
         if not isinstance(part, dict):
             raise UserError(f"{where} must be a table")
+        _take_earlier_key(part)
         absent, unknown = sorted(needed - part.keys()), sorted(part.keys() - known.keys())
         if absent:
             raise UserError(f"{where} has no {absent[0]}")
         if unknown:
-            raise UserError(
-                f"{where}: {unknown[0]} is unknown. Known are {', '.join(sorted(known))}"
-            )
+            names = ", ".join(sorted(known))
+            raise UserError(f"{where}: {unknown[0]} is unknown. Known are {names}")
         for key, value in part.items():
             if not isinstance(value, known[key]):
                 raise UserError(f"{where}: {key} must be {KINDS[known[key]]}. Received: {value!r}")
@@ -125,7 +137,21 @@ def read_study(path, values):
             for name, row in study["rows"].items()
             for variant, changes in study["variants"].items()
         }
-    return _filled(study, values | {"run": "{run}"})
+    return study
+
+
+def _read_toml(path):
+    if not os.path.isfile(path):
+        raise UserError(f"{path} is no file: give the TOML file of a study")
+    try:
+        return tomllib.loads(files.read_text(path))
+    except tomllib.TOMLDecodeError as error:
+        raise UserError(f"{path} is not a TOML file: {error}") from error
+
+
+def _take_earlier_key(part):
+    if EARLIER_KEY in part:
+        part.setdefault("metrics", part.pop(EARLIER_KEY))
 
 
 def _merged(settings, changes):
@@ -145,6 +171,8 @@ def _filled(part, values):
     if not isinstance(part, str):
         return part
     try:
+        if place := re.fullmatch("{([^{}]+)}", part):  # whose value may be a number
+            return string.Formatter().get_field(place[1], (), values)[0]
         return part.format(**values)
     except KeyError as error:
         raise UserError(f"{part!r} needs a value: give --set {error.args[0]}=...") from error
@@ -170,12 +198,11 @@ def runs_of(study, output_dir, rows, seeds):
     runs = []
     for name in rows or study["rows"]:
         settings = _merged(study, study["rows"][name])
-        kept = {key: settings[key] for key in ("script", "figures", "config", "flags")}
+        kept = {key: settings[key] for key in ("script", "metrics", "config", "flags")}
         if "train_flops" in settings:
             kept["flags"] = settings["flags"] | {"num_train_steps": _steps(settings)}
-        runs += [
-            Run(name, seed, directory=output_dir / name / f"seed-{seed}", **kept) for seed in seeds
-        ]
+        folder = output_dir / name
+        runs += [Run(name, s, directory=folder / f"seed-{s}", **kept) for s in seeds]
     return runs
 
 
@@ -203,11 +230,17 @@ def commands_of(study, run):
     config = {"albert_config_file": run.directory / CONFIG_FILE} if run.config else {}
     flags = run.flags | config | {"output_dir": run.directory, "seed": run.seed}
     words = [f"--{name}={value}" for name, value in flags.items()]
-    after = [
-        [str(word).replace("{run}", str(run.directory)) for word in measure["command"]]
-        for measure in study["after"]
-    ]
-    return [[str(ROOT / script), *rest] for script, *rest in ([run.script, *words], *after)]
+    after = [measure["command"] for measure in study["after"]]
+    filled = (
+        [str(w).replace("{run}", str(run.directory)).replace("{seed}", str(run.seed)) for w in part]
+        for part in ([run.script, *words], *after)
+    )
+    return [_script(part) for part in filled]
+
+
+def _script(words):
+    """A command with the path of its script; `-m` and a module stay."""
+    return words if words[0] == "-m" else [str(ROOT / words[0]), *words[1:]]
 
 
 def _settings_of(run):
@@ -220,32 +253,53 @@ def check_settings(run):
     earlier = {"script": run.script}  # of version 0.1.0, which did not write it
     if not path.exists() or earlier | files.read_json(str(path)) == _settings_of(run):
         return
-    if (run.directory / DONE).exists() or RunDirectory(str(run.directory)).trained:
+    if _done_file(run) or RunDirectory(str(run.directory)).trained:
         raise UserError(
             f"{path} holds other settings than row {run.row} of the study: give the row another "
             f"name, or delete {run.directory}"
         )
 
 
+def _done_file(run):
+    """The file with the metrics of a run: Path; None if the run has not finished."""
+    paths = (run.directory / name for name in (DONE, EARLIER_DONE))
+    return next((path for path in paths if path.exists()), None)
+
+
 def carry_out(study, run):
-    """Runs the remaining commands of a run, and keeps its figures.
+    """Runs the remaining commands of a run, and keeps its metrics.
 
     Raises:
         UserError: a command failed.
     """
     files.write_text(str(run.directory / SETTINGS), json.dumps(_settings_of(run), indent=2))
     if run.config:
-        text = json.dumps(run.config, indent=2) + "\n"
-        files.write_text(str(run.directory / CONFIG_FILE), text)
+        files.write_text(str(run.directory / CONFIG_FILE), json.dumps(run.config, indent=2) + "\n")
     for words in commands_of(study, run):
-        print(f"=== {run.row}, seed {run.seed}: {shlex.join(words)}", flush=True)
-        code = _run(words)
-        if code == STOPPED:
-            print("Stopped. Run the same command again to resume.", file=sys.stderr)
-            sys.exit(code)
-        if code:
-            raise UserError(f"{words[0]} of row {run.row} ended with exit code {code}")
-    files.write_text(str(run.directory / DONE), json.dumps(figures_of(study, run), indent=2))
+        _carry_out_command(words, f"row {run.row}, seed {run.seed}")
+    files.write_text(str(run.directory / DONE), json.dumps(metrics_of(study, run), indent=2))
+
+
+def prepare(study):
+    """Runs the commands before the first row whose results are not there.
+
+    Raises:
+        UserError: a command failed.
+    """
+    for part in study["before"]:
+        if not os.path.exists(part["result"]):
+            files.make_directory(os.path.dirname(part["result"]))
+            _carry_out_command(_script([*map(str, part["command"])]), part["result"])
+
+
+def _carry_out_command(words, what):
+    print(f"=== {what}: {shlex.join(words)}", flush=True)
+    code = _run(words)
+    if code == STOPPED:
+        print("Stopped. Run the same command again to resume.", file=sys.stderr)
+        sys.exit(code)
+    if code:
+        raise UserError(f"{words[0]} of {what} ended with exit code {code}")
 
 
 def _run(words):
@@ -264,54 +318,66 @@ def _run(words):
     return STOPPED if stopped else code
 
 
-def figures_of(study, run):
-    """Figures of a finished run: dict of name -> number.
+def metrics_of(study, run):
+    """Metrics of a finished run: dict of name -> number.
 
     They are those of the last evaluation, and those of the commands after the training.
     """
     evaluations = history.read(str(run.directory)).get("eval", {})
-    unknown = [name for name in run.figures if name not in evaluations]
+    if SIZE in run.metrics:
+        size = AlbertConfig.from_dict(run.config).num_parameters
+        evaluations = {SIZE: ([0], [size])} | evaluations
+    unknown = [name for name in run.metrics if name not in evaluations]
     if unknown:
         raise UserError(
-            f"row {run.row} has no figure {unknown[0]}. It has {', '.join(evaluations) or 'none'}"
+            f"row {run.row} has no metric {unknown[0]}. It has {', '.join(evaluations) or 'none'}"
         )
-    figures = {name: evaluations[name][1][-1] for name in run.figures}
+    metrics = {name: evaluations[name][1][-1] for name in run.metrics}
     for measure in study["after"]:
         path = run.directory / measure["result"]
         try:
-            result = json.loads(path.read_text())
-            for name, keys in measure["figures"].items():
-                figures[name] = functools.reduce(operator.getitem, str(keys).split("."), result)
-                if not isinstance(figures[name], NUMBER):
+            result = _read_result(path)
+            for name, keys in measure["metrics"].items():
+                metrics[name] = functools.reduce(operator.getitem, str(keys).split("."), result)
+                if not isinstance(metrics[name], NUMBER):
                     raise TypeError(f"{name} is not a number")
         except (OSError, ValueError, LookupError, TypeError) as error:
-            wanted = ", ".join(map(str, measure["figures"].values()))
+            wanted = ", ".join(map(str, measure["metrics"].values()))
             raise UserError(f"cannot read {wanted} in {path}: {error!r}") from error
     sizes = ("num_train_steps", "train_batch_size", "max_seq_length")
     if not run.flags.keys() >= {*sizes} or "length_buckets" in run.flags:
-        return figures
+        return metrics
     steps, *others = (int(run.flags[name]) for name in sizes)  # strings if they come from --set
-    return {"steps": steps, "tokens": math.prod([steps, *others]), **figures}
+    return {"steps": steps, "tokens": math.prod([steps, *others]), **metrics}
+
+
+def _read_result(path):
+    """What a command wrote: a JSON file, or lines such as those of eval_results.txt."""
+    text = path.read_text()
+    if path.suffix != ".txt":
+        return json.loads(text)
+    pairs = (line.split(" = ") for line in text.splitlines() if line.count(" = ") == 1)
+    return {name: float(value) for name, value in pairs if name != "best_trial"}
 
 
 # --- Results -------------------------------------------------------------------------------------
 
 
 def finished(study, runs):
-    """Figures of the runs that have finished: list of (Run, dict of name -> number).
+    """Metrics of the runs that have finished: list of (Run, dict of name -> number).
 
-    They are read again, since the study may name other figures than when the runs finished.
+    They are read again, since the study may name other metrics than when the runs finished.
 
     Raises:
-        UserError: a run lacks a figure.
+        UserError: a run lacks a metric.
     """
-    done = [run for run in runs if (run.directory / DONE).exists()]
+    done = [run for run in runs if _done_file(run)]
     try:
-        return [(run, figures_of(study, run)) for run in done]
+        return [(run, metrics_of(study, run)) for run in done]
     except UserError as error:
         raise UserError(
-            f"{error}. If it is a figure of a new command after the training, delete {DONE} of "
-            "each finished row: then its commands run again"
+            f"{error}. If it is a metric of a new command after the training, delete "
+            f"{_done_file(done[0]).name} of each finished row: then its commands run again"
         ) from error
 
 
@@ -320,30 +386,43 @@ def write_results(study, results, output_dir):
 
     Args:
         study: dict, of `read_study`.
-        results: list of (Run, figures), at least one.
+        results: list of (Run, metrics), at least one.
         output_dir: Path.
     """
-    names = list(dict.fromkeys(name for _, figures in results for name in figures))
+    names = list(dict.fromkeys(name for _, metrics in results for name in metrics))
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["row", "seed", *names])
-    for run, figures in results:
-        writer.writerow([run.row, run.seed, *(figures.get(name) for name in names)])
+    for run, metrics in results:
+        writer.writerow([run.row, run.seed, *(metrics.get(name) for name in names)])
     files.write_text(str(output_dir / "results.csv"), text.getvalue())
     by_row = {}
-    for run, figures in results:
-        by_row.setdefault(run.row, []).append(figures)
-    header = ["row", "changes", "seeds", *names]
+    for run, metrics in results:
+        by_row.setdefault(run.row, []).append(metrics)
+    papers = {row: study["rows"][row].get("paper", {}) for row in by_row}
+    published = list(dict.fromkeys(name for values in papers.values() for name in values))
+    header = ["row", "changes", "seeds", *names, *(f"paper: {name}" for name in published)]
     table = [header, ["---"] * len(header)]
     for row, several in by_row.items():
         shown = [_mean_and_spread([f[name] for f in several if name in f]) for name in names]
+        shown += [papers[row].get(name, "") for name in published]
         table.append([row, _changes(study["rows"][row]), len(several), *shown])
     lines = ["| " + " | ".join(map(str, cells)) + " |" for cells in table]
     files.write_text(
         str(output_dir / "results.md"), "\n".join([f"# {study['title']}", "", *lines, ""])
     )
-    curves = {f"{run.row}, seed {run.seed}": history.read(str(run.directory)) for run, _ in results}
-    plot.draw(curves, str(output_dir / "curves.png"))
+    layers = study.get("curves", "")
+    read, unit = (_curves_of_layers, "layer") if layers else (history.read, "step")
+    curves = {
+        f"{run.row}, seed {run.seed}": read(f"{run.directory}/{layers}") for run, _ in results
+    }
+    plot.draw(curves, str(output_dir / "curves.png"), unit)
+
+
+def _curves_of_layers(path):
+    """Lists in a JSON file, with a value for each layer, as curves."""
+    found = {name: v for name, v in files.read_json(path).items() if isinstance(v, list)}
+    return {"eval": {name: ([*range(1, len(v) + 1)], v) for name, v in found.items()}}
 
 
 def _changes(row):
@@ -374,40 +453,55 @@ def _pair(text):
     name, equals, value = text.partition("=")
     if not equals:
         raise argparse.ArgumentTypeError(f"{text} must be NAME=VALUE")
-    return name, value
+    return name, int(value) if value.isdecimal() else value
 
 
 def main(arguments=None):
     """Runs the rows of a study; returns the table of results, or the commands."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
     parser.add_argument("study", help="TOML file")
-    parser.add_argument("--output_dir", type=Path, required=True, help="directory of all runs")
-    parser.add_argument("--rows", default="", help="comma-separated names of rows; all by default")
     parser.add_argument(
         "--seeds", type=whole_numbers, default=[1], help="comma-separated seeds (default: 1)"
     )
+    add_arguments(parser)
+    given = parser.parse_args(arguments)
+    return run_study(read_study(given.study, dict(given.set)), given)
+
+
+def add_arguments(parser):
+    """Adds the arguments that all commands with studies have to an argparse parser."""
+    parser.add_argument("--output_dir", type=Path, required=True, help="directory of all runs")
+    parser.add_argument("--rows", default="", help="comma-separated names of rows; all by default")
     parser.add_argument(
         "--set", type=_pair, action="append", default=[], metavar="NAME=VALUE",
         help="value of a place {NAME} in the study, such as data=DIR; may be repeated",
     )  # fmt: skip
     parser.add_argument("--dry_run", action="store_true", help="only print the commands")
-    given = parser.parse_args(arguments)
-    study = read_study(given.study, dict(given.set))
+
+
+def run_study(study, given):
+    """Runs the rows of a study; returns the table of results, or the commands.
+
+    Args:
+        study: dict, of `read_study`.
+        given: arguments with `output_dir`, `rows`, `seeds` and `dry_run`, as of `main`.
+    """
     rows = [row for row in given.rows.split(",") if row]
     output_dir = Path(os.path.abspath(given.output_dir))
     runs = runs_of(study, output_dir, rows, given.seeds)
     if given.dry_run:
-        commands = (words for run in runs for words in commands_of(study, run))
+        commands = [_script([*map(str, part["command"])]) for part in study["before"]]
+        commands += [words for run in runs for words in commands_of(study, run)]
         return "\n".join(shlex.join(["python", *words]) for words in commands)
     import_extra("matplotlib.figure", "experiments/run.py")  # before the first training
     everything = runs_of(study, output_dir, [], _seeds_in(output_dir))
     for run in [*runs, *everything]:
         check_settings(run)
-    finished(study, everything)  # raises if a figure is missing, before the first training
+    finished(study, everything)  # raises if a metric is missing, before the first training
+    prepare(study)
     for run in runs:
-        if not (run.directory / DONE).exists():
+        if not _done_file(run):
             carry_out(study, run)
         everything = runs_of(study, output_dir, [], _seeds_in(output_dir))
         write_results(study, finished(study, everything), output_dir)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where tests find things, and the model most of them use."""
+"""Where tests find things."""
 
 from pathlib import Path
 
@@ -8,15 +8,6 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[1]
 GOLDEN = ROOT / "tests" / "golden"
 SHARED = ROOT.parent / "shared"
-TINY_CONFIG = {  # a model for the vocabularies of golden/tokenization that is trained in a second
-    "vocab_size": 3000,
-    "embedding_size": 16,
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "intermediate_size": 64,
-    "max_position_embeddings": 64,
-}
 SIZES = {"vocab_size": 30000, "type_vocab_size": 2}  # of the model of a task
 
 

@@ -107,12 +107,12 @@ def run_main():
     """Runs a script's `main` in this process: run_main(module, flag=value, ...)."""
 
     def run(module, **values):
-        from albert_tf.cli import launch
+        from albert_tf.cli import flag_groups, launch
 
         with flags_of(module) as known:
             known([module.__name__, *_arguments(values)])
             launch.check_words([])
-            module.main([])
+            module.main(flag_groups.read())
 
     return run
 

@@ -27,13 +27,20 @@ cd "$scratch/work"
 cat "$root/README.md" "$root"/docs/*.md > text
 for file in "$scratch"/dist/*.whl "$scratch"/dist/*.tar.gz; do
   echo "--- $(basename "$file"), $(du -k "$file" | cut -f1) KB"
-  pip install --quiet "$file"
+  # The wheel with the newest TensorFlow of the ranges, the source distribution with the oldest.
+  if [[ $file == *.gz ]]; then oldest="tensorflow<2.21"; fi
+  pip install --quiet "$file" ${oldest:-}
   python -m pip check
+  python -c 'import importlib.util, tensorflow
+print("TensorFlow", tensorflow.__version__)
+for script in ("run_classifier", "run_pretraining", "predict"):
+    assert importlib.util.find_spec(script) is None, f"{script} is a top-level module"'
 
   for command in $(python -c 'from importlib import metadata
 print(*metadata.distribution("albert_tf").entry_points.names)'); do
     "$command" --help > help
     grep -q "^  --" help
+    "$command" --version | grep -q "^albert_tf [0-9]"
   done
 
   if [[ ! -e model ]]; then

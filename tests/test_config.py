@@ -9,7 +9,7 @@ import logging
 import pytest
 
 from albert_tf.config import AlbertConfig
-from albert_tf.errors import UserError
+from tests.errors import refuses
 
 DEFAULTS = {  # of the original; vocab_size has none
     "embedding_size": 128,
@@ -221,14 +221,14 @@ WHOLE_NUMBERS = [
 @pytest.mark.parametrize("value", [0, -1, 1.5, "12", None, True])
 @pytest.mark.parametrize("key", WHOLE_NUMBERS)
 def test_sizes_must_be_whole_and_positive(key, value):
-    with pytest.raises(ValueError, match=rf"{key} must be .*at least 1 .* Received: {value!r}$"):
+    with refuses(f"{key} ... 1 ... {value!r}"):
         AlbertConfig.from_dict({"vocab_size": 7, key: value})
 
 
 @pytest.mark.parametrize("value", [10**9, 10**12, 10**30])
 @pytest.mark.parametrize("key", WHOLE_NUMBERS)
 def test_sizes_beyond_any_model_are_refused(key, value):
-    with pytest.raises(UserError, match=rf"{key} must be .* at most \d+. Received: {value}$"):
+    with refuses(f"{key} ... {value}"):
         AlbertConfig.from_dict({"vocab_size": 7, key: value})
 
 
@@ -236,35 +236,31 @@ def test_sizes_beyond_any_model_are_refused(key, value):
     "values, message",
     [
         ({"num_hidden_layers": 1001},
-         "num_hidden_layers must be a whole number of at least 1 and at most 1000. Received: 1001"),
+         "num_hidden_layers ... 1 ... 1000 ... 1001"),
         ({"num_hidden_layers": 100, "inner_group_num": 11},
-         "num_hidden_layers x inner_group_num must be at most 1000. Received: 100 x 11 = 1100"),
+         "num_hidden_layers ... inner_group_num ... 1000 ... 100 x 11 = 1100"),
         ({"hidden_size": 10**6, "num_attention_heads": 100, "intermediate_size": 4 * 10**6},
-         "the encoder would have 13,000,143,066,944 parameters, and at most 100,000,000,000 are "
-         "possible. Check vocab_size=7, embedding_size=128, hidden_size=1000000, "
-         "intermediate_size=4000000, max_position_embeddings=512"),
+         "13,000,143,066,944 ... 100,000,000,000 ... vocab_size=7, embedding_size=128, "
+         "hidden_size=1000000, intermediate_size=4000000, max_position_embeddings=512"),
         ({"hidden_size": 30, "num_attention_heads": 4},
-         "hidden_size must be a multiple of num_attention_heads. Received: "
          "hidden_size=30, num_attention_heads=4"),
         ({"num_hidden_layers": 2, "num_hidden_groups": 3},
-         "num_hidden_groups must not exceed num_hidden_layers. Received: 3 groups, 2 layers"),
+         "num_hidden_groups ... num_hidden_layers ... 3 ... 2"),
         ({"hidden_act": "swish"},
-         "hidden_act must be one of gelu, relu, tanh, linear. Received: 'swish'"),
+         "hidden_act ... gelu, relu, tanh, linear ... 'swish'"),
         ({"hidden_act": None},
-         "hidden_act must be one of gelu, relu, tanh, linear. Received: None"),
+         "hidden_act ... gelu, relu, tanh, linear ... None"),
         ({"parameter_sharing": "some"},
-         "parameter_sharing must be one of all, attention, ffn, none. Received: 'some'"),
+         "parameter_sharing ... all, attention, ffn, none ... 'some'"),
         ({"hiden_size": 64},
-         "hiden_size is unknown: did you mean hidden_size? Correct the key, or remove it"),
+         "hiden_size ... hidden_size"),
         ({"num_hidden_layer": 4},
-         "num_hidden_layer is unknown: did you mean num_hidden_layers? Correct the key, or remove "
-         "it"),
+         "num_hidden_layer ... num_hidden_layers"),
     ],
 )  # fmt: skip
 def test_what_makes_no_model_is_refused(values, message):
-    with pytest.raises(UserError) as error:
+    with refuses(message):
         AlbertConfig.from_dict({"vocab_size": 7, **values})
-    assert str(error.value) == message
 
 
 def test_large_models_pass():
@@ -295,7 +291,7 @@ def test_parameters_of_the_released_models():
 @pytest.mark.parametrize("value", [-0.1, 1, 1.5, "0.1", True, float("nan")])
 @pytest.mark.parametrize("key", ["hidden_dropout_prob", "attention_probs_dropout_prob"])
 def test_dropout_must_be_a_probability(key, value):
-    with pytest.raises(ValueError, match=rf"{key} must be at least 0 and below 1. Received: "):
+    with refuses(f"{key} ... 0 ... 1"):
         AlbertConfig.from_dict({"vocab_size": 7, key: value})
 
 
@@ -303,7 +299,7 @@ def test_dropout_must_be_a_probability(key, value):
     "value", [0, -0.02, None, "0.02", True, float("nan"), float("inf"), 10**30]
 )
 def test_initializer_range_must_be_positive(value):
-    with pytest.raises(ValueError, match=r"initializer_range must be .*above 0. Received: "):
+    with refuses("initializer_range ... 0"):
         AlbertConfig.from_dict({"vocab_size": 7, "initializer_range": value})
 
 
@@ -315,13 +311,13 @@ def test_activations_in_any_case(name):
 @pytest.mark.parametrize(
     "content, message",
     [
-        (b'{"hidden_size": 64}', "{path}: vocab_size is missing"),
-        (b'{"vocab_size": 0}', "{path}: vocab_size must be a whole number of at least 1 and at"),
-        (b"{'vocab_size': 7}", "{path} is not JSON: "),
-        (b"", "{path} is not JSON: "),
-        (b"\xff\xfe\x00{", "{path} is not JSON: "),
-        (b"[7]", "{path} must hold one JSON object. Received: list"),
-        (None, "cannot read {path}"),
+        (b'{"hidden_size": 64}', "{path} ... vocab_size"),
+        (b'{"vocab_size": 0}', "{path} ... vocab_size ... 1"),
+        (b"{'vocab_size': 7}", "{path} ... JSON"),
+        (b"", "{path} ... JSON"),
+        (b"\xff\xfe\x00{", "{path} ... JSON"),
+        (b"[7]", "{path} ... JSON ... list"),
+        (None, "{path}"),
     ],
 )
 def test_a_bad_file_is_named(content, message, tmp_path):
@@ -329,6 +325,5 @@ def test_a_bad_file_is_named(content, message, tmp_path):
     if content is not None:
         path.write_bytes(content)
     for bad in (path,) if content is not None else (path, tmp_path):
-        with pytest.raises(UserError) as error:
+        with refuses(message.format(path=bad)):
             AlbertConfig.from_json_file(str(bad))
-        assert str(error.value).startswith(message.format(path=bad))

@@ -11,7 +11,8 @@ import pytest
 import tensorflow as tf
 
 from albert_tf import files
-from albert_tf.errors import UserError, one_line, parse_json
+from albert_tf.errors import one_line, parse_json
+from tests.errors import assert_names, refuses
 
 
 def names_in(directory):
@@ -76,7 +77,7 @@ def test_a_file_that_was_not_written_is_an_error_and_leaves_nothing(tmp_path):
 def test_a_directory_at_the_place_of_a_file_is_named(tmp_path):
     path = tmp_path / "run.json"
     (path / "kept").mkdir(parents=True)
-    with pytest.raises(UserError, match=f"^cannot write {path}: .*Is a directory. Move it away"):
+    with refuses(path):
         files.write_text(str(path), "text")
     assert names_in(tmp_path) == ["run.json"] and names_in(path) == ["kept"]
 
@@ -91,8 +92,8 @@ def below_a_file(tmp_path):
 def test_a_directory_that_cannot_be_made_is_named(below_a_file):
     with pytest.raises(ValueError) as error:
         files.make_directory(below_a_file)
-    assert str(error.value).startswith(f"cannot make the directory {below_a_file}: ")
-    with pytest.raises(ValueError, match="cannot make the directory"):
+    assert_names(str(error.value), below_a_file)
+    with refuses(below_a_file):
         files.write_text(f"{below_a_file}/results.txt", "text")
 
 
@@ -106,7 +107,7 @@ def test_a_directory_that_cannot_be_written_is_named(below_a_file, tmp_path):
     for path in (below_a_file, str(tmp_path / "file")):
         with pytest.raises(ValueError) as error:
             files.check_writable(path, "output_dir")
-        assert str(error.value).startswith(f"--output_dir={path} is not writable: ")
+        assert_names(str(error.value), f"--output_dir={path}")
 
 
 def test_a_name_that_tensorflow_would_take_for_a_pattern(tmp_path):
@@ -114,7 +115,7 @@ def test_a_name_that_tensorflow_would_take_for_a_pattern(tmp_path):
         path = str(tmp_path / name)
         with pytest.raises(ValueError) as error:
             files.check_writable(path, "output_dir")
-        assert str(error.value).startswith(f"--output_dir={path} has a {name[2]} in its name")
+        assert_names(str(error.value), f"--output_dir={path} ... {name[2]}")
     # The reason: what was written there cannot be read.
     files.make_directory(path)
     tf.train.Checkpoint(x=tf.Variable(1.0)).write(f"{path}/model.ckpt")
@@ -128,20 +129,20 @@ def test_a_name_that_tensorflow_would_take_for_a_pattern(tmp_path):
 @pytest.mark.parametrize(
     "content, message",
     [
-        (b"[" * 100_000, "nested too deeply"),
-        (b'{"a": ' * 100_000, "nested too deeply"),
-        (b'{"a": ', "is not JSON"),
-        (b"", "is not JSON"),
-        (b'{"a": "\xff"}', "is not JSON"),
-        (b"1" * 5000, "is not JSON"),
-        (b'{"a": NaN}', "it holds NaN"),
-        (b'{"a": [-Infinity]}', "it holds -Infinity"),
+        (b"[" * 100_000, "JSON"),
+        (b'{"a": ' * 100_000, "JSON"),
+        (b'{"a": ', "JSON"),
+        (b"", "JSON"),
+        (b'{"a": "\xff"}', "JSON"),
+        (b"1" * 5000, "JSON"),
+        (b'{"a": NaN}', "NaN"),
+        (b'{"a": [-Infinity]}', "-Infinity"),
     ],
 )
 def test_json_that_cannot_be_read_is_named(content, message, tmp_path):
     path = tmp_path / "bad.json"
     path.write_bytes(content)
-    with pytest.raises(UserError, match=message) as error:
+    with refuses(message) as error:
         files.read_json(str(path))
     assert str(path) in str(error.value)
 
@@ -154,14 +155,14 @@ def test_json_is_read_from_text_and_bytes(start):
 
 @pytest.mark.parametrize("read", [files.read_json, files.read_bytes])
 def test_a_file_that_is_missing_is_named(read, tmp_path):
-    with pytest.raises(UserError, match=r"cannot read .*nowhere\.json"):
+    with refuses("nowhere.json"):
         read(str(tmp_path / "nowhere.json"))
 
 
 def test_text_that_is_not_utf8_is_named(tmp_path):
     path = tmp_path / "labels.txt"
     path.write_bytes(b"\xff\xfe")
-    with pytest.raises(UserError, match=r"labels\.txt: not UTF-8"):
+    with refuses("labels.txt ... UTF-8"):
         files.read_text(str(path))
 
 
@@ -244,9 +245,9 @@ def test_a_file_that_can_be_written_is_left_alone(tmp_path):
     files.check_file_writable(str(path), "output_file")
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
-    with pytest.raises(ValueError, match=r"--output_file: .* is a directory"):
+    with refuses("--output_file"):
         files.check_file_writable(str(tmp_path), "output_file")
-    with pytest.raises(ValueError, match=r"--output_file.*a\.tfrecord"):
+    with refuses("--output_file ... a.tfrecord"):
         files.check_file_writable(str(path / "below_a_file"), "output_file")
 
 
@@ -260,11 +261,11 @@ def test_expand_patterns(tmp_path):
 
 def test_a_pattern_without_a_file_is_an_error(tmp_path):
     (tmp_path / "a").touch()
-    with pytest.raises(ValueError, match=r"--input_file: no file matches '.*/c\*'"):
+    with refuses("--input_file ... /c*'"):
         files.expand_patterns(f"{tmp_path}/a,{tmp_path}/c*", "input_file")
-    with pytest.raises(UserError, match=rf"--input_file: {tmp_path} is a directory; name files"):
+    with refuses(f"--input_file ... {tmp_path}"):
         files.expand_patterns(str(tmp_path), "input_file")
-    with pytest.raises(ValueError, match="--input_file is empty"):
+    with refuses("--input_file"):
         files.expand_patterns(" ,", "input_file")
 
 
@@ -285,9 +286,9 @@ def test_hidden_files_match_only_patterns_with_a_dot(tmp_path):
         ".hidden/*": [".hidden/out-3"],
         ".h*/o*": [".hidden/out-3"],
     }
-    with pytest.raises(UserError, match="no file matches"):
+    with refuses("--input_file"):
         files.expand_patterns(f"{tmp_path}/*/out*", "input_file")
-    with pytest.raises(UserError, match="--input_file: "):
+    with refuses("--input_file"):
         files.expand_patterns(f"{tmp_path}/[", "input_file")
 
 

@@ -9,7 +9,7 @@ import os
 import pytest
 
 from albert_tf import options
-from albert_tf.errors import UserError
+from tests.errors import refuses
 
 GROUPS = [
     kind
@@ -42,7 +42,7 @@ def test_defaults_are_in_range(group):
         is_whole = field.default is None or kind is not int or isinstance(field.default, int)
         assert is_whole and field.metadata["help"].endswith((".", "?", "--model."))
         if field.metadata["choices"] and not field.metadata["repeated"]:
-            assert field.default in field.metadata["choices"]
+            assert field.default in (None, *field.metadata["choices"])
 
 
 @pytest.mark.parametrize("field", LIMITED)
@@ -56,7 +56,9 @@ def test_ranges(field):
     for value in wrong:
         if value == 0 and field.metadata["or_zero"]:
             continue
-        with pytest.raises(UserError, match=rf"^--{field.name} must be .*\. Received: {value}$"):
+        if value != value and field.default != field.default:  # nan is the default
+            continue
+        with refuses(f"--{field.name} ... {value}"):
             options.check(field, value)
     for rule in limits.keys() & {"at least", "at most"}:
         options.check(field, limits[rule])
@@ -65,41 +67,35 @@ def test_ranges(field):
 
 
 def test_a_group_checks_its_values():
-    with pytest.raises(UserError, match=r"^--beta_1 must be at least 0 and below 1\. Received: 1$"):
+    with refuses("--beta_1 ... 0 ... 1"):
         options.Optimizer(beta_1=1)
-    with pytest.raises(UserError, match=r"^--num_workers must be at most 2147483647"):
+    with refuses("--num_workers ... 2147483647"):
         options.RecordFiles(num_workers=2**31)
-    with pytest.raises(UserError, match=r"^--epsilon must be finite and above 0"):
+    with refuses("--epsilon ... 0"):
         options.Optimizer(epsilon=math.inf)
-    with pytest.raises(
-        UserError, match=r"at least 0\.5 and at most 1, or 0 for off\. Received: 0\.3"
-    ):
+    with refuses("0.5 ... 1 ... 0 ... 0.3"):
         options.Selection(drop_near_duplicates=0.3)
     assert options.SentencePiece(vocab_size=14).vocab_size == 14  # the special pieces, and a space
-    with pytest.raises(UserError, match=r"^--vocab_size must be at least 14 and at most"):
+    with refuses("--vocab_size ... 14"):
         options.SentencePiece(vocab_size=13)
     assert dataclasses.replace(options.Devices(), seed=7).seed == 7
-    with pytest.raises(UserError, match=r"^--use_tpu .* Received: mirrored; leave one of them out"):
-        options.Devices(use_tpu=True, distribution_strategy="mirrored")
-    for strategy in ("one_device", "tpu"):
-        assert options.Devices(use_tpu=True, distribution_strategy=strategy).use_tpu
 
 
 @pytest.mark.parametrize(
     "path, message",
     [
-        ("https://example.org/albert.zip", "nothing is downloaded. Download it first"),
-        ("text/*.txt,http://example.org/x", "nothing is downloaded"),
-        ("text\udcff.txt", "a path must be UTF-8"),
-        ("{loop}", "Too many levels of symbolic links"),
-        ("{loop}/albert_config.json", "Too many levels of symbolic links"),
-        ("x" * 5000, "File name too long"),
+        ("https://example.org/albert.zip", "https://example.org/albert.zip"),
+        ("text/*.txt,http://example.org/x", "http://example.org/x"),
+        ("text\udcff.txt", "UTF-8"),
+        ("{loop}", "/loop"),
+        ("{loop}/albert_config.json", "/loop"),
+        ("x" * 5000, "xxx"),
     ],
 )
 def test_paths_that_no_file_can_have(path, message, tmp_path):
     os.symlink("loop", tmp_path / "loop")
     path = path.replace("{loop}", str(tmp_path / "loop"))
-    with pytest.raises(UserError, match=message) as caught:
+    with refuses(message) as caught:
         options.check_path("--init_checkpoint", path)
     assert str(caught.value).startswith("--init_checkpoint=") and "\n" not in str(caught.value)
     str(caught.value).encode()

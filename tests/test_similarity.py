@@ -7,7 +7,8 @@ import scipy.stats
 
 import albert_tf
 from albert_tf import similarity
-from tests.api import sources
+from tests import tiny
+from tests.errors import assert_names
 from tests.processes import run_with_closed_output
 
 HEADER = "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore"
@@ -16,7 +17,7 @@ PAIRS = [("a man", "the man", 4.0), ("It rains.", "a landscape", 0.5), ("of", "o
 
 @pytest.fixture(scope="module")
 def release(tmp_path_factory):
-    return sources.write_release(tmp_path_factory.mktemp("release"))
+    return tiny.write_release(tmp_path_factory.mktemp("release"))
 
 
 @pytest.fixture
@@ -63,21 +64,13 @@ def test_the_last_layer_is_the_mean(release):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (
-            HEADER + "\n" + "x\t" * 9 + "high\n",
-            "line 2: the label must be a number. Received: 'high'",
-        ),
-        (
-            HEADER + "\n" + "x\t" * 9 + "nan\n",
-            "line 2: the label must be a number. Received: 'nan'",
-        ),
-        (HEADER + "\n" + "x\t" * 8 + "x\n", "line 2: 9 columns, at least 10 are expected"),
-        (HEADER + ("\n" + "x\t" * 9 + "4.0") * 2, "dev.tsv has only the score 4.0: give pairs"),
-        (f"{HEADER}\n", "holds no example"),
-        ("", "is empty"),
+        (HEADER + "\n" + "x\t" * 9 + "high\n", "line 2 ... 'high'"),
+        (HEADER + "\n" + "x\t" * 8 + "x\n", "line 2 ... 9 ... 10"),
+        (HEADER + ("\n" + "x\t" * 9 + "4.0") * 2, "dev.tsv ... 4.0"),
+        ("", "dev.tsv"),
     ],
 )
 def test_bad_files(content, message, release, file, capsys):
     file.write_text(content)
     assert similarity.main([str(release), str(file)]) == 1
-    assert message in capsys.readouterr().err
+    assert_names(capsys.readouterr().err, message)

@@ -5,12 +5,17 @@ import json
 
 import pytest
 
-from albert_tf.checkpoints.run_directory import FinetunedTask, RunDirectory, RunSettings, Threshold
-from albert_tf.errors import UserError
-from tests import TINY_CONFIG
+from albert_tf.checkpoints.run_directory import (
+    FinetunedTask,
+    NoAnswerThreshold,
+    RunDirectory,
+    RunSettings,
+)
+from tests import tiny
+from tests.errors import refuses
 
 VOCABULARY = {"flag": "vocab_file", "path": "vocab.txt", "sha256": "00"}
-RUN = {"config": TINY_CONFIG, "text": {"do_lower_case": True}, "vocabulary": None}
+RUN = {"config": tiny.CONFIG, "text": {"do_lower_case": True}, "vocabulary": None}
 TASK = {"task_name": "rte", "labels": ["yes", "no"]}
 THRESHOLD = {"null_score_diff_threshold": 1, "tuned_on": "dev.json"}
 STATES = {  # property of RunDirectory -> (file, content, values of keys that make it damaged)
@@ -66,7 +71,7 @@ def damaged():
 def test_a_damaged_file_is_one_line_that_names_it(name, content, tmp_path):
     path = tmp_path / STATES[name][0]
     path.write_bytes(content)
-    with pytest.raises(UserError, match=f"^{path} is damaged: delete it") as caught:
+    with refuses(path) as caught:
         getattr(RunDirectory(str(tmp_path)), name)
     assert len(str(caught.value)) < 600 and "\n" not in str(caught.value)
 
@@ -85,8 +90,8 @@ def test_what_is_written_is_read_again(tmp_path):
     for task in (FinetunedTask("rte", ("yes", "no")), FinetunedTask("sts-b", None)):
         folder.write_task(task)
         assert folder.task == task
-    folder.write_threshold(Threshold(-0.5, "dev.json"))
-    assert folder.threshold == Threshold(-0.5, "dev.json")
+    folder.write_threshold(NoAnswerThreshold(-0.5, "dev.json"))
+    assert folder.threshold == NoAnswerThreshold(-0.5, "dev.json")
     (tmp_path / "run.json").write_text(json.dumps(RUN | {"vocabulary": VOCABULARY}))
     settings = folder.settings
     assert isinstance(settings, RunSettings) and settings.vocabulary.sha256 == "00"

@@ -5,20 +5,23 @@ import numbers
 import os
 from collections.abc import Sequence
 
-from albert_tf import options
+from albert_tf import options, resolve
 from albert_tf.api.loaded import Loaded
 from albert_tf.checkpoints import huggingface, loading, name_table, readers, run_directory, source
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
 from albert_tf.model import encoder, heads
-from albert_tf.tasks import base, glue, multi_label, ner, race
-from albert_tf.tasks.classification import ClassificationTask
+from albert_tf.tasks import base, known
 from albert_tf.tasks.squad import squad
-from albert_tf.text.sequences import NUM_SPECIALS, SHORTEST
+from albert_tf.text.sequences import SHORTEST
 
 DEFAULT_LENGTH = 512
-REGRESSION = "regression"
-LENGTH_OF_SQUAD = 384  # as run_squad.py has it
+ROWS = {
+    field.name: resolve.Row(field.name, field.default, field.metadata)
+    for group in (options.TrainedModel, options.TrainedTask)
+    for field in options.options_of(group)
+}
+_CLASSIFIER = name_table.HEAD_NAMES["classifier"][0]
 
 
 def load(
@@ -57,7 +60,7 @@ def load(
 
     Raises:
         UserError: there is no checkpoint, a part is missing (the message says what to pass), or an
-            argument contradicts the record of the training, `run.json`, or `tokenizer_config.json`.
+            argument contradicts `run.json` of the training or `tokenizer_config.json`.
     """
     if not isinstance(batch_size, numbers.Integral) or batch_size < 1:
         raise UserError(f"batch_size must be an int of at least 1. Received: {batch_size!r}")
@@ -71,24 +74,43 @@ def load(
         if not isinstance(given, str | os.PathLike):
             raise UserError(f"{name} must be a str or a pathlib.Path. Received: {given!r:.80}")
         options.check_path(name, os.fspath(given))
-    choice = source.Choice(
-        source.find(path),
-        text={"do_lower_case": do_lower_case, "strip_accents": strip_accents},
-        vocabulary_flag="spm_model_file" if spm_model_file else "vocab_file",
-        vocabulary_path=os.fspath(spm_model_file or vocab_file or "") or None,
-        given_config=config,
-        shown=source.as_argument,
+    given = dict(
+        spm_model_file=spm_model_file and os.fspath(spm_model_file),
+        vocab_file=vocab_file and os.fspath(vocab_file),
+        do_lower_case=do_lower_case,
+        strip_accents=strip_accents,
+        albert_config_file=config,
+        task_name=task,
+        labels=labels,
+        max_seq_length=max_seq_length,
     )
-    return of_choice(choice, task, labels, max_seq_length, batch_size)
+    typed = {name: value for name, value in given.items() if value is not None and value != ""}
+    if "spm_model_file" in typed:
+        typed.pop("vocab_file", None)
+    return of_source(source.find(path), typed, batch_size, resolve.as_argument)
 
 
-def of_choice(choice, task, labels, max_seq_length, batch_size):
-    """Loads the model of a source.Choice with a source; the other arguments are those of `load`."""
-    found, config = choice.source, choice.config
-    text = _text_input(choice, max_seq_length)
+def of_source(found, typed, batch_size, shown):
+    """Loads the model of a source.
+
+    Args:
+        found: source.Source.
+        typed: dict of name -> value, of the options of ROWS that the caller gives.
+        batch_size: int, number of sequences in a batch.
+        shown: callable, `resolve.as_flag` or `resolve.as_argument`.
+    """
+    labels = typed.get("labels")
+    if isinstance(labels, str):
+        raise UserError(f"labels must be a list of str. Received: the str {labels!r}")
+    if labels is not None:
+        typed = typed | {"labels": list(map(str, labels))}
     shapes = readers.open_reader(found.checkpoint).shapes
-    kind = _kind_of(choice, shapes, task, labels)
-    finetuned = kind and make_task(kind, text, found)
+    facts = source.facts(found, source.USE, typed) | _facts_on_task(found, shapes, typed)
+    settings = resolve.resolve(ROWS, typed, facts, key=source.key, shown=shown)
+    config, _ = source.config_of(settings, found, shown)
+    text = _text_input(settings, config, found, shown)
+    kind = _kind_of(found, settings, shapes, shown)
+    finetuned = kind and known.make_task(kind, text, found)
     parts = name_table.HEAD_NAMES | {"pooler": name_table.POOLER}
     if finetuned:
         what = f"fine-tuned for {kind}"
@@ -107,145 +129,90 @@ def of_choice(choice, task, labels, max_seq_length, batch_size):
     if report.not_loaded:
         print(f"  not in the checkpoint, so random: {', '.join(report.not_loaded)}")
     absent = {part for part, names in parts.items() if {*names} & {*report.not_loaded}}
-    return Loaded(model, text, config, found.checkpoint, finetuned, absent, batch_size)
+    given = model, text, config, found.checkpoint, finetuned, absent, batch_size
+    return Loaded(*given, found.settings)
 
 
 # --- Text ----------------------------------------------------------------------------------------
 
 
-def _text_input(choice, length):
+def _text_input(settings, config, found, shown):
     """TextInput that converts text to the model's input."""
-    config, found = choice.config, choice.source
-    longest = config.max_position_embeddings
-    if length is None:
-        length = found.recorded("max_seq_length")
+    longest, length = config.max_position_embeddings, settings.max_seq_length
     if length is None:
         length = min(found.max_seq_length() or DEFAULT_LENGTH, longest)
     if not isinstance(length, numbers.Integral) or not SHORTEST <= length <= longest:
         raise UserError(
-            f"{choice.shown('max_seq_length')} must be an int between {SHORTEST} and "
+            f"{shown('max_seq_length')} must be an int between {SHORTEST} and "
             f"max_position_embeddings={longest} of the config. Received: {length!r}"
         )
-    return base.text_input([config], choice.tokenizer_arguments, length)
+    return base.text_input([config], source.tokenizer_arguments(settings, found, shown), length)
 
 
 # --- The task ------------------------------------------------------------------------------------
 
 
-def _kind_of(choice, shapes, task, labels):
+def _facts_on_task(found, shapes, typed):
+    """What head and record say of the task: dict of name -> resolve.Fact or None."""
+    if any(version.variable in shapes for version in squad.VERSIONS):
+        names = {"task_name": squad.SquadTask.name, "labels": None}
+        return {name: resolve.Fact(value, found.checkpoint) for name, value in names.items()}
+    folder = run_directory.RunDirectory(found.directory)
+    task = folder.task if _CLASSIFIER in shapes else None
+    if task is None:
+        return {"task_name": None, "labels": None}
+    where = folder.file(run_directory.TASK)
+    called = str(typed.get("task_name")).lower()
+    is_called_regression = called == known.REGRESSION and task.labels is None
+    return {
+        "task_name": resolve.Fact(
+            task.task_name, where, key=called if is_called_regression else None
+        ),
+        "labels": resolve.Fact(task.labels and list(task.labels), where),
+    }
+
+
+def _kind_of(found, settings, shapes, shown):
     """Finds the task of a checkpoint.
 
     Args:
-        choice: checkpoints.source.Choice.
+        found: checkpoints.source.Source.
+        settings: resolve.Resolved, of ROWS.
         shapes: dict of original name -> list of int, of the checkpoint.
-        task: str or None, the task according to the caller.
-        labels: sequence of str or None, the classes according to the caller.
+        shown: callable, `resolve.as_flag` or `resolve.as_argument`.
 
     Returns:
         FinetunedTask; None if the checkpoint has no fine-tuned head.
 
     Raises:
-        UserError: the task is unknown or cannot be found out; or task or labels contradict the
-            record of the training or the number of the checkpoint's outputs.
+        UserError: the task is unknown or cannot be found out, or does not fit the number of the
+            checkpoint's outputs.
     """
-    if isinstance(labels, str):
-        raise UserError(f"labels must be a list of str. Received: the str {labels!r}")
-    labels = None if labels is None else tuple(map(str, labels))
-    found, shown = choice.source, choice.shown
-    weights = shapes.get(name_table.HEAD_NAMES["classifier"][0])
-    recorded = run_directory.RunDirectory(found.directory).task if weights else None
-    if any(version.variable in shapes for version in squad.VERSIONS):
-        recorded = run_directory.FinetunedTask(squad.SquadTask.name, ())
-    if recorded:
-        _check_recorded(choice, recorded, task, labels)
-        return recorded
+    task, labels = settings.task_name, settings.labels and tuple(settings.labels)
+    if settings.facts.get("task_name"):
+        labels = () if task == squad.SquadTask.name else labels
+        return run_directory.FinetunedTask(settings.facts["task_name"].value, labels)
+    weights = shapes.get(_CLASSIFIER)
     if not weights:
         if task or labels is not None:
-            given = shown("task", task) if task else shown("labels", list(labels))
+            given = shown("task_name", task) if task else shown("labels", list(labels))
             raise UserError(f"{found.checkpoint} is not fine-tuned: leave out {given}")
         return None
     task = task.lower() if task else huggingface.read_task(found.directory, weights[0])
     if task is None and weights[0] == 1:
+        choices = known.REGRESSION, known.race.RaceTask.name
         raise UserError(
             f"{found.checkpoint} has one output, as regression and RACE have, and nothing next to "
-            f"it tells which: pass {shown('task', REGRESSION)} or {shown('task', 'race')}"
+            f"it tells which: pass {' or '.join(shown('task_name', name) for name in choices)}"
         )
-    if task in (None, "tsv", "ner", multi_label.NAME):
+    kind = known.find_kind(task or "tsv", labels, shown)
+    if kind is None:
         if labels is None:
             labels = huggingface.read_labels(found.directory) or tuple(map(str, range(weights[0])))
-        num_outputs = len(labels)
-    else:
-        fixed = {REGRESSION: None, "race": race.RaceTask.labels}
-        options.check_task_name(task, shown("task", task), [*fixed])
-        known = fixed[task] if task in fixed else glue.find_task(task).labels
-        if labels not in (None, known):
-            raise UserError(
-                f"{shown('labels', list(labels))}, but those of {shown('task', task)} are {known}"
-            )
-        labels, num_outputs = known, 1 if known is None or task == "race" else len(known)
-    if num_outputs != weights[0]:
+        kind = run_directory.FinetunedTask(task or "tsv", labels)
+    if known.num_outputs(kind) != weights[0]:
         raise UserError(
-            f"{found.checkpoint} has {weights[0]} outputs, but {num_outputs} belong to "
-            f"{shown('task', task or 'tsv')} with labels={labels and list(labels)}"
+            f"{found.checkpoint} has {weights[0]} outputs, but {known.num_outputs(kind)} belong to "
+            f"{shown('task_name', kind.task_name)} with labels={kind.labels and list(kind.labels)}"
         )
-    return run_directory.FinetunedTask(task or "tsv", labels)
-
-
-def _check_recorded(choice, recorded, task, labels):
-    """Raises UserError if the caller contradicts the record of a run."""
-    directory = choice.source.directory
-    names = [recorded.task_name, *([REGRESSION] if recorded.labels is None else [])]
-    wrong = None
-    if task is not None and glue.model_task(task) not in names:
-        wrong = choice.shown("task", task)
-    elif labels not in (None, recorded.labels or None):
-        wrong = choice.shown("labels", list(labels))
-    if wrong:
-        raise UserError(f"{wrong}, but {directory} was trained for {recorded}: leave it out")
-
-
-def make_task(kind, text, found):
-    """Makes the tasks.base.Task of a checkpoint.
-
-    Args:
-        kind: FinetunedTask.
-        text: TextInput.
-        found: checkpoints.source.Source.
-    """
-    record = found.settings
-    flags, lengths = (record.flags, record.text) if record else ({}, {})
-    if kind.task_name == squad.SquadTask.name:
-        return _squad_task(text, found, flags, lengths)
-    if kind.task_name == "ner":
-        return ner.NerTask(kind.labels, text)
-    if kind.task_name == "race":
-        longest = lengths.get("max_qa_length", options.Race.max_qa_length)
-        if longest >= text.max_seq_length - NUM_SPECIALS:  # shorter than in training
-            longest = min(text.max_seq_length // 2, text.max_seq_length - NUM_SPECIALS - 1)
-        return race.RaceTask(text, longest)
-    row = glue.TASKS.get(kind.task_name.lower())
-    optional = () if row or "text_column" in flags else ("text_pair",)
-    is_multi_label = kind.task_name == multi_label.NAME
-    if row is None:
-        pair = "1" if optional or flags.get("text_pair_column") else None
-        is_regression = kind.labels is None
-        row = glue.tsv_task("0", pair, None, kind.labels, is_regression, multi_label=is_multi_label)
-    if is_multi_label:
-        return multi_label.MultiLabelTask(
-            kind.task_name, row, text, None, optional, directory=found.directory
-        )
-    return ClassificationTask(kind.task_name, row, text, optional_inputs=optional)
-
-
-def _squad_task(text, found, flags, lengths):
-    version = squad.choose_version([found.checkpoint])
-    values = {name: flags[name] for name in version.answer_settings if name in flags}
-    values |= {n: lengths[n] for n in ("doc_stride", "max_query_length") if n in lengths}
-    if text.max_seq_length < lengths.get("max_seq_length", LENGTH_OF_SQUAD):
-        # Shorter than in training: the question must leave room, and windows must overlap.
-        longest = max(text.max_seq_length // 3, 1)
-        for name in ("doc_stride", "max_query_length"):
-            values[name] = min(values.get(name, getattr(options.Squad, name)), longest)
-    if version.has_negatives:
-        values[squad.THRESHOLD] = squad.tuned_threshold(found.directory, [found.checkpoint])
-    return version(text, options.Squad(**values), found.directory)
+    return kind

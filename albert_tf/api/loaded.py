@@ -3,6 +3,7 @@
 
 import functools
 import numbers
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any, overload
 
@@ -10,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from albert_tf.api import masked_text, scoring
+from albert_tf.api import masked_text, saving, scoring
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
 from albert_tf.options import SCORE_METHODS
@@ -18,10 +19,10 @@ from albert_tf.records import input_pipeline
 from albert_tf.text import sequences
 from albert_tf.text.sequences import Texts
 from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.training.splits_and_results import Split
 from albert_tf.training.steps import Predictor
-from albert_tf.training.task import Split
 
-POOLINGS = ("pooled", "mean", "layers")
+POOLINGS = ("mean", "layers", "pooled")
 # Input of a model -> argument of `predict`, where the names differ.
 _ARGUMENTS = {"text": "texts", "text_pair": "pairs"}
 
@@ -37,6 +38,7 @@ class Loaded:
         tokenizer: FullTokenizer.
         config: AlbertConfig.
         checkpoint: str, the source of the weights.
+        task: str or None, the name of the task of a fine-tuned model.
         labels: tuple of str or None, the classes of a fine-tuned model.
         max_seq_length: int, longest sequence in pieces; longer ones are cut.
         shows_progress: bool, whether the progress of long work is shown on stderr.
@@ -51,30 +53,76 @@ class Loaded:
         task: Any,
         absent: set[str],
         batch_size: int,
+        record: Any = None,
     ) -> None:
-        self.model, self.config, self.checkpoint = model, config, checkpoint
+        self.model: Any = model
+        self.config: AlbertConfig = config
+        self.checkpoint: str = checkpoint
         self.tokenizer: FullTokenizer = text.tokenizer
         self.max_seq_length: int = text.max_seq_length
+        self.task: str | None = task.name if task else None
         self.labels: tuple[str, ...] | None = task.labels if task else None
+        self._text, self._record = text, record
         self._task, self._absent, self._batch_size = task, absent, batch_size
         self._strategy = tf.distribute.get_strategy()
-        self.shows_progress = True
+        self.shows_progress: bool = True
         self._predictors: dict[Any, Any] = {}
 
     def __repr__(self) -> str:
         return f"<{type(self.model).__name__} of {self.checkpoint}>"
 
+    def save(
+        self,
+        directory: str | os.PathLike[str],
+        model: Any = None,
+        labels: Sequence[str] | None = None,
+    ) -> None:
+        """Writes the model as a directory that `albert_tf.load`, predict.py and the scripts read.
+
+        It holds the weights as they are now, also after `loaded.model.fit`, and config, vocabulary,
+        casing, lengths, task and threshold.
+
+        Args:
+            directory: str, a new or empty directory.
+            model: one of `albert_tf.heads` to save in place of this model, with the same config and
+                vocabulary, such as a ClassificationModel that was trained with `fit`.
+            labels: list of str, the classes of `model` in the order of its outputs; None for a
+                score.
+
+        Raises:
+            UserError: the directory is not empty or cannot be written, or the labels do not fit.
+        """
+        directory = os.fspath(directory)
+        if model is None:
+            if labels is not None:
+                raise UserError("labels are those of model: give save(directory, model, labels)")
+            kind = self._task and self._task.kind
+            saving.save(
+                *(directory, self.model, self.config, self._text, kind),
+                task=self._task,
+                record=self._record,
+                absent=self._absent,
+            )
+        else:
+            kind = saving.kind_of(model, labels)
+            saving.save(directory, model, model.encoder.config, self._text, kind)
+
     def embed(
-        self, texts: str | Texts, pairs: str | Texts | None = None, pooling: str = "pooled"
+        self,
+        texts: str | Texts,
+        pairs: str | Texts | None = None,
+        pooling: str = "mean",
+        normalize: bool = False,
     ) -> npt.NDArray[np.float32]:
         """Embeddings of texts.
 
         Args:
             texts: str or list of n str.
             pairs: None, or as many second texts.
-            pooling: str, "pooled" for the pooler's output, computed from the first piece, or "mean"
-                for the mean of the last layer over all pieces with [CLS] and [SEP], but no padding,
-                or "layers" for such means of all L layers.
+            pooling: str, "mean" for the mean of the last layer over all pieces with [CLS] and
+                [SEP], but no padding, or "layers" for such means of all L layers, or "pooled" for
+                the pooler's output, computed from the first piece.
+            normalize: bool, whether vectors get the length 1, so that their products are cosines.
 
         Returns:
             float32 array [n, H], or [H] for a str; of "layers" [n, L, H] or [L, H].
@@ -91,6 +139,9 @@ class Loaded:
         layers = [self.config.num_hidden_layers * self.config.inner_group_num]
         shape = [0, *layers * (pooling == "layers"), self.config.hidden_size]
         vectors = found.get(pooling, np.zeros(shape, np.float32))
+        if normalize:
+            lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
+            vectors = vectors / np.maximum(lengths, np.finfo(np.float32).tiny)
         return vectors[0] if isinstance(texts, str) else vectors
 
     @overload
@@ -153,7 +204,7 @@ class Loaded:
                 they are not. A word is what stands between white space or, with a WordPiece
                 vocabulary, between punctuation marks too.
             per_piece: bool, whether to return the log-probability of each piece too.
-            places: list of n str, where the texts stand, for messages; by default their numbers.
+            places: list of n str, where the texts are, for messages; by default their numbers.
 
         Returns:
             For each text a dict: `log_prob`, a natural logarithm; `num_pieces`; `num_words`;
@@ -245,8 +296,10 @@ class Loaded:
 
         Classification and regression: `predict(texts)`, or `predict(texts, pairs)` for pairs. Named
         entities: `predict(texts)`. SQuAD: `predict(question, context)`. RACE: `predict(article,
-        question, options)`, with four options for each question. A str next to lists is used for
-        each of their entries, such as one context for several questions.
+        question, options)`, with a list of options for each question. A str next to lists is used
+        for each of their entries, such as one context for several questions. Lists may be Series of
+        pandas; a DataFrame gives all inputs, by the names of its columns (`text`, `text_pair`,
+        ...) or those of the training.
 
         Returns:
             dict for inputs of type str, list of dicts for lists.
@@ -264,6 +317,9 @@ class Loaded:
                 f"{self.checkpoint} is not fine-tuned, so it predicts nothing: use fill_mask, "
                 "sentence_order or embed, or give the directory of a fine-tuning"
             )
+        table = inputs[0] if len(inputs) == 1 else None
+        if hasattr(table, "columns"):  # a DataFrame of pandas
+            inputs, named = (), self._of_table(table) | named
         examples, is_single = self._examples(inputs, named)
         found = self.answers(examples)
         return found[0] if is_single else found
@@ -299,6 +355,27 @@ class Loaded:
     def optional_inputs(self) -> tuple[str, ...]:
         """Names of the `inputs` that an example may lack: tuple of str."""
         return getattr(self._task, "optional_inputs", ())
+
+    def _of_table(self, table):
+        """The arguments of `predict` in the columns of a DataFrame: dict."""
+        names = {name: _ARGUMENTS.get(name, name) for name in self.inputs}
+        flags = self._record.flags if self._record else {}
+        found, missing = {}, []
+        for name, argument in names.items():
+            possible = [
+                each for each in (name, flags.get(f"{name}_column")) if each in table.columns
+            ]
+            if possible:
+                found[argument] = table[possible[0]]
+            elif name not in self.optional_inputs:
+                missing.append(name)
+        if missing:
+            raise UserError(
+                f"the table has no column {', '.join(missing)}; it has "
+                f"{', '.join(map(str, table.columns))}: give a column, such as "
+                f"predict(table[{str(table.columns[0])!r}])"
+            )
+        return found
 
     def _examples(self, inputs, named):
         """Arguments of `predict` as a list of dicts, and whether they are of one example."""
@@ -375,6 +452,7 @@ class Loaded:
 def _several_options(options, is_single):
     """The options of each question; for a single question they are given as a list of str."""
     found = [options] if is_single else options
+    found = found.tolist() if hasattr(found, "tolist") else found
     if not isinstance(found, list | tuple):
         raise UserError(
             "options must be a list of four str for each question. Received: "

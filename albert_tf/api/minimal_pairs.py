@@ -11,16 +11,15 @@ import json
 import math
 import os
 
-from albert_tf import files, options, progress, state
+from albert_tf import files, progress, state
 from albert_tf.api import scoring
 from albert_tf.checkpoints import name_table
 from albert_tf.errors import UserError, parse_json
-from albert_tf.model import heads
 from albert_tf.tasks import json_file
 
 KEYS = ("sentence_good", "sentence_bad")
 GROUPS = {"fields": "field", "linguistics_terms": "linguistics_term"}  # of paradigms
-_PAIRS_AT_ONCE = 250  # after so many, what is found is saved
+_PAIRS_AT_ONCE = 250  # after so many pairs, the results are saved
 
 
 @dataclasses.dataclass
@@ -231,13 +230,13 @@ def settings_of(loaded, paradigms, method):
 
 
 def evaluate(loaded, paradigms, method, path=None):
-    """Measures a model, and writes what is found to a file after every 250 pairs.
+    """Measures a model, and writes the results to a file after every 250 pairs.
 
     Args:
         loaded: Loaded, a pre-trained model.
         paradigms: list of Paradigm.
         method: str, of options.SCORE_METHODS.
-        path: str or None, JSON file for the figures. If it is there, what it holds is not computed
+        path: str or None, JSON file for the metrics. If it exists, the pairs in it are not scored
             again.
 
     Returns:
@@ -245,7 +244,7 @@ def evaluate(loaded, paradigms, method, path=None):
 
     Raises:
         UserError: the model has no masked-LM head, a sentence is too long, or the file holds
-            figures of another model, other pairs or another method.
+            metrics of another model, other pairs or another method.
     """
     loaded.check_head("masked_lm", "minimal_pairs")
     pieces = encode(paradigms, loaded.tokenizer, loaded.max_seq_length)
@@ -267,69 +266,29 @@ def evaluate(loaded, paradigms, method, path=None):
     return summary(paradigms, results)
 
 
-def of_training(config, tokenizer, max_length, paradigms):
-    """Makes the function that measures a model during its training.
-
-    It has a float32 model of its own, so that neither the precision of the training nor its
-    devices make a difference, and the training goes on as without it.
-
-    Args:
-        config: AlbertConfig.
-        tokenizer: FullTokenizer.
-        max_length: int, longest sequence in pieces, [CLS] and [SEP] included.
-        paradigms: list of Paradigm.
-
-    Returns:
-        callable: dict of original name -> variable of the model in training -> dict of str ->
-        float for the curves. The first two are the accuracy on all pairs and its standard error.
-
-    Raises:
-        UserError: a sentence is too long.
-    """
-    pieces = encode(paradigms, tokenizer, max_length)
-    model = heads.PretrainingModel(config, dtype="float32")
-    own = name_table.named_variables(model)
-    predict = scoring.predictor(model)
-
-    def measured(variables):
-        for name, variable in own.items():
-            variable.assign(variables[name].numpy())
-        found = summary(paradigms, measure(predict, paradigms, pieces, options.SCORE_METHODS[0]))
-        curves = {
-            "minimal_pairs": found["overall"]["accuracy"],
-            "minimal_pairs_error": found["overall"]["standard_error"],
-        }
-        for title in (*GROUPS, "paradigms"):
-            for name, values in found[title].items():
-                curves[f"minimal_pairs_{title}/{name}"] = values["accuracy"]
-        return curves
-
-    return measured
-
-
 def _read_results(path, settings):
-    """The results in a file of figures: dict of paradigm -> Result; empty if there is no file."""
+    """The results in an output file: dict of paradigm -> Result; empty if there is no file."""
     text = files.read_text(path)
     if not text:
         return {}
     found = parse_json(text, path)
     known = found.get("paradigms") if isinstance(found, dict) else None
     if not isinstance(known, dict):
-        raise UserError(f"{path} holds no figures of minimal pairs: give another --output_file")
+        raise UserError(f"{path} holds no metrics of minimal pairs: give another --output_file")
     for name in ("weights", "vocabulary", "pairs", "method"):
         if found.get(name) != settings[name]:
             what = f"--method={found.get(name)}" if name == "method" else f"other {name}"
             raise UserError(
-                f"{path} holds figures of {found.get('model')} with {what}: delete it, or give "
+                f"{path} holds metrics of {found.get('model')} with {what}: delete it, or give "
                 "another --output_file"
             )
     return {name: state.typed(values, Result, name) for name, values in known.items()}
 
 
-# --- Figures -------------------------------------------------------------------------------------
+# --- Metrics -------------------------------------------------------------------------------------
 
 
-def figures_of(results):
+def metrics_of(results):
     """Accuracy on some paradigms, its standard error and the counts: dict.
 
     Pairs of a paradigm are alike: a random model is right on nearly all of some paradigms and wrong
@@ -350,7 +309,7 @@ def figures_of(results):
 
 
 def summary(paradigms, results):
-    """The figures of a suite.
+    """The metrics of a suite.
 
     Args:
         paradigms: list of Paradigm.
@@ -363,27 +322,27 @@ def summary(paradigms, results):
     scored = [paradigm for paradigm in paradigms if results[paradigm.name].pairs]
     found = {
         "complete": all(2 * results[p.name].pairs == len(p.sentences) for p in paradigms),
-        "overall": figures_of([results[paradigm.name] for paradigm in scored]),
+        "overall": metrics_of([results[paradigm.name] for paradigm in scored]),
     }
     for title, group in GROUPS.items():
         members = {}
         for paradigm in scored:
             if name := getattr(paradigm, group):
                 members.setdefault(name, []).append(results[paradigm.name])
-        found[title] = {name: figures_of(each) for name, each in members.items()}
+        found[title] = {name: metrics_of(each) for name, each in members.items()}
     found["paradigms"] = {
         paradigm.name: {group: getattr(paradigm, group) for group in GROUPS.values()}
-        | figures_of([results[paradigm.name]])
+        | metrics_of([results[paradigm.name]])
         for paradigm in scored
     }
     return found
 
 
-def table(figures):
-    """The figures of `summary` as lines of text (str): accuracies in percent."""
-    overall, rows = figures["overall"], []
+def table(metrics):
+    """The metrics of `summary` as lines of text (str): accuracies in percent."""
+    overall, rows = metrics["overall"], []
     for title in ("paradigms", "linguistics_terms", "fields"):
-        rows += [*sorted(figures[title].items()), ("", None)]
+        rows += [*sorted(metrics[title].items()), ("", None)]
     rows.append(("all pairs", overall))
     width = max(len(name) for name, _ in rows)
     lines = [f"{'':{width}}  accuracy  error   pairs  ties"]

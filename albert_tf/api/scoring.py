@@ -55,7 +55,7 @@ def pieces_of(tokenizer, texts, max_length, places=None):
         tokenizer: FullTokenizer.
         texts: list of n str. Special tokens in them are text.
         max_length: int, longest sequence in pieces, [CLS] and [SEP] included.
-        places: list of n str, where the texts stand, for messages; by default their numbers.
+        places: list of n str, where the texts are, for messages; by default their numbers.
 
     Returns:
         Pieces.
@@ -118,7 +118,7 @@ def masked_batches(pieces, method, tokens_per_batch=4096):
 
 
 def _masked(pieces, text, place, method):
-    """Ids of a text as a list, in which a piece is masked, and all else that `method` masks."""
+    """Ids of a text as a list, in which a piece and all others that `method` names are masked."""
     ids, words = pieces.ids[text].tolist(), pieces.words[text]
     end = place + 1
     if method == "within_word_l2r":
@@ -153,7 +153,7 @@ def total(scores):
     if not scores:
         raise UserError("no texts: a pseudo-perplexity needs at least one")
     sums = {key: sum(score[key] for score in scores) for key in KEYS}
-    with np.errstate(over="ignore"):  # of words of hundreds of pieces
+    with np.errstate(over="ignore"):  # words of hundreds of pieces overflow
         of_piece, of_word = np.exp(-sums["log_prob"] / np.array([sums[key] for key in KEYS[1:3]]))
     return sums | {
         "pseudo_perplexity": float(of_piece),

@@ -82,6 +82,7 @@ def load(
     sources = {name: name_table.source_name(name, init_from_group0) for name in named}
     report = _compare(reader, _shapes(named), sources)
     _check_encoder_complete(report, reads_pooler)
+    _check_output_weights(report)
     _assign(reader, sources, {name: named[name] for name in report.loaded})
     return report
 
@@ -189,6 +190,7 @@ def read_weights(path, named):
     shapes |= {name: reader.shapes[name] for name in sorted(heads & reader.shapes.keys())}
     report = _compare(reader, shapes, {name: name for name in shapes})
     _check_encoder_complete(report)
+    _check_output_weights(report)
     wrong = [name for name, _, _ in report.wrong_shape] + report.without_place
     if wrong:
         raise UserError(
@@ -285,6 +287,21 @@ def _compare(reader, shapes, sources):
             if found[name] not in (None, shapes[name])
         ),
     )
+
+
+def _check_output_weights(report):
+    """Raises UserError for a masked-LM head whose output weights are not the word embeddings."""
+    if readers.DECODER in report.unused and {*name_table.HEAD_NAMES["masked_lm"]} & {
+        *report.loaded
+    }:
+        raise UserError(
+            f"{report.prefix} has output weights of its own: {readers.DECODER} differs from the "
+            "word embeddings, and in ALBERT the two are the same, so masked LM would predict "
+            "something else. Fine-tuning can start from it (run_classifier.py and others). For "
+            "anything else, leave the weights out in transformers: set "
+            "model.config.tie_word_embeddings = True, call model.tie_weights(), save it, and go on "
+            "with pre-training, because its head does not fit any more"
+        )
 
 
 def _check_encoder_complete(report, reads_pooler=True):

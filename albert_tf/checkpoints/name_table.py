@@ -11,10 +11,10 @@ import re
 from typing import Any, NamedTuple
 
 GLOBAL_STEP = "global_step"
-SLOTS = ("adam_m", "adam_v")
 # Values besides weights, moments and step that a run saves to resume exactly.
 RUN_STATE = ("seed", "loss_scale", "loss_scale_steps")
-_KNOWN_SLOTS = {*SLOTS, "lamb_m", "lamb_v"}  # including those of related projects
+# Moments of our optimizers, and of related projects.
+_KNOWN_SLOTS = {"adam_m", "adam_v", "muon_m", "lamb_m", "lamb_v"}
 
 
 class Row(NamedTuple):
@@ -173,15 +173,16 @@ def training_variables(named, optimizer):
 
     Args:
         named: dict from `named_variables`, in the order with which the optimizer was built.
-        optimizer: AdamW or LAMB, built.
+        optimizer: AdamW, LAMB or Muon, built.
 
     Returns:
         dict of name -> variable.
     """
     moments = {
         f"{name}/{slot}": value
-        for slot in SLOTS
+        for slot in optimizer.slots
         for name, value in zip(named, getattr(optimizer, slot), strict=True)
+        if value is not None
     }
     return named | moments | {GLOBAL_STEP: optimizer.iterations}
 
@@ -222,6 +223,15 @@ def from_garden(name):
 def to_transformers(original):
     """Name of a variable in transformers; None if it has none."""
     return _translated(original, _BLOCK, _TO_TRANSFORMERS)
+
+
+# Parts of names that PyTorch adds for data parallelism, compilation and recomputation.
+_WRAPPERS = {"module", "_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"}
+
+
+def without_wrappers(theirs):
+    """Name of a variable of transformers without the parts that wrappers of PyTorch add."""
+    return ".".join(part for part in theirs.split(".") if part not in _WRAPPERS)
 
 
 def from_transformers(theirs):

@@ -140,7 +140,7 @@ _DTYPES = {
     "BF16": tf.bfloat16.as_numpy_dtype,
 }
 _ALIASES = {"predictions.decoder.bias": "predictions.bias"}  # names of one parameter
-_DECODER = "predictions.decoder.weight"  # repeats the word embeddings
+DECODER = "predictions.decoder.weight"  # repeats the word embeddings, or has values of its own
 _WORDS = "albert.embeddings.word_embeddings.weight"
 _BASE = "albert."  # absent in files with only the encoder
 _BASE_PARTS = ("embeddings.", "encoder.", "pooler.")
@@ -169,17 +169,20 @@ class SafetensorsReader:
             found = dict(safetensors.deserialize(files.read_bytes(path)))
         except safetensors.SafetensorError as error:
             raise UserError(f"cannot read {path}: {error}") from error
+        found = _renamed(found, name_table.without_wrappers, path)
+        while start := _shared_start(found):  # such as "model.", the attribute of a larger module
+            found = {name.removeprefix(start): entry for name, entry in found.items()}
         if not any(name.startswith(_BASE) for name in found):  # a file without heads
             found = {
                 _BASE + name if name.startswith(_BASE_PARTS) else name: entry
                 for name, entry in found.items()
             }
-        if _DECODER in found and found[_DECODER] == found.get(_WORDS):  # type, shape and values
-            del found[_DECODER]
-        self._entries = {}
-        for name, entry in found.items():
-            name = _ALIASES.get(name, name)
-            self._entries[name_table.from_transformers(name) or name] = entry
+        if DECODER in found and found[DECODER] == found.get(_WORDS):  # type, shape and values
+            del found[DECODER]
+        found = _renamed(found, lambda name: _ALIASES.get(name, name), path)
+        self._entries = {
+            name_table.from_transformers(name) or name: entry for name, entry in found.items()
+        }
         self.shapes = {
             name: list(reversed(entry["shape"]) if name.endswith("/kernel") else entry["shape"])
             for name, entry in self._entries.items()
@@ -201,3 +204,24 @@ class SafetensorsReader:
         array = np.frombuffer(entry["data"], _DTYPES[entry["dtype"]]).reshape(entry["shape"])
         array = array.astype(np.float32)
         return np.ascontiguousarray(array.T) if name.endswith("/kernel") else array
+
+
+def _renamed(found, rename, path):
+    """Renames entries of a file; raises UserError if two with different values get one name."""
+    entries = {}
+    for name, entry in found.items():
+        new = rename(name)
+        if entries.setdefault(new, entry) != entry:
+            raise UserError(
+                f"{path} has two tensors with different values for {new}: {name} is one of them, "
+                "and nothing tells which is right. Leave one of the two out"
+            )
+    return entries
+
+
+def _shared_start(found):
+    """The first part of all names, if all have the same and it is none of transformers; or ""."""
+    starts = {name.partition(".")[0] + "." for name in found}
+    start = starts.pop() if len(starts) == 1 else ""
+    is_known = start in (_BASE, *_BASE_PARTS) or start.removesuffix(".") in found
+    return "" if is_known else start

@@ -20,8 +20,18 @@ from albert_tf.errors import UserError
 
 BEST = "model.ckpt-best"
 SAFETENSORS = "model.safetensors"
-_SHARDS = "model.safetensors.index.json"
-_PICKLE = "pytorch_model.bin"
+_SAVE = 'model.save_pretrained(DIR, max_shard_size="100GB") writes it'
+_CONVERT = (
+    "In transformers before version 5, AlbertForPreTraining.from_pretrained(OLD, from_{}=True)"
+)
+# Other weights of transformers: what they are, and how to get SAFETENSORS.
+_REFUSED = {
+    "model.safetensors.index.json": ("lists several files", f"In transformers, {_SAVE}"),
+    "pytorch_model.bin": ("is a pickle, which can run any code", f"In transformers, {_SAVE}"),
+    "pytorch_model.bin.index.json": ("lists several pickles", f"In transformers, {_SAVE}"),
+    "tf_model.h5": ("is of Keras", f"{_CONVERT.format('tf')} reads it, and {_SAVE}"),
+    "flax_model.msgpack": ("is of Flax", f"{_CONVERT.format('flax')} reads it, and {_SAVE}"),
+}
 _STATE = "checkpoint"  # TensorFlow's list of a directory's checkpoints
 
 
@@ -56,7 +66,7 @@ def find(path):
         return find(models.paths()[path])
     raise UserError(
         f"no checkpoint at {path}: looked for {prefix}.index. Give a prefix such as "
-        f"DIR/model.ckpt-best, its .index file, or its directory{models.hint()}"
+        f"DIR/model.ckpt-best, its .index file, or its directory{models.hint(path)}"
     )
 
 
@@ -93,17 +103,17 @@ def directory_of(path):
 def _find_safetensors(path):
     """Finds weights of transformers at a path (file or directory); None if there are none."""
     if tf.io.gfile.isdir(path):
-        paths = [os.path.join(path, name) for name in (SAFETENSORS, _SHARDS, _PICKLE)]
+        paths = [os.path.join(path, name) for name in (SAFETENSORS, *_REFUSED)]
         path = next(filter(_is_file, paths), "")
-    if not path.endswith((".safetensors", _SHARDS, ".bin")) or not _is_file(path):
+    name = os.path.basename(path)
+    kinds = {".bin": "pytorch_model.bin", ".h5": "tf_model.h5", ".msgpack": "flax_model.msgpack"}
+    name = kinds.get(os.path.splitext(name)[1], name)  # of a file by another name
+    if not (path.endswith(".safetensors") or name in _REFUSED) or not _is_file(path):
         return None
     if path.endswith(".safetensors"):
         return path
-    kind = "is a pickle, which can run any code" if path.endswith(".bin") else "lists several files"
-    raise UserError(
-        f"{path} {kind}: give {SAFETENSORS}. In transformers, "
-        'model.save_pretrained(DIR, max_shard_size="100GB") writes it'
-    )
+    kind, remedy = _REFUSED[name]
+    raise UserError(f"{path} {kind}: give {SAFETENSORS}. {remedy}")
 
 
 def prefer_best(path):
@@ -245,14 +255,22 @@ SETTINGS = "run.json"
 TASK = "finetuned_task.json"
 THRESHOLD = "null_score_diff_threshold.json"
 EVAL_RESULTS = "eval_results.txt"
-NOT_COMPARED = "not compared with the figures of the training"  # line in its blocks of other data
+NOT_COMPARED = (  # lines that mark its blocks of other data: the current one, and an earlier one
+    "not compared with the metrics of the training",
+    "not compared with the figures of the training",
+)
 BEST_STATE = "best_trial.txt"
 EVALUATED_ON = "evaluated_on.json"
 _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?"
 _BEST_STATE = re.compile(rf"(\d{{1,18}}):(-1|\d{{1,18}}):({_NUMBER})", re.ASCII)
 # Flags that, besides the vocabulary, decide how text becomes the model's input: name -> type.
 CASING = ("do_lower_case", "strip_accents")
-LENGTHS = ("max_seq_length", "doc_stride", "max_query_length", "max_qa_length")
+LENGTHS = tuple(
+    field.name
+    for group in (options.FineTunedModel, options.Squad, options.Race)
+    for field in options.options_of(group)
+    if field.metadata["on_record"] == "equal" and options.kind_of(field) is int
+)
 TEXT_FLAGS = dict.fromkeys(CASING, bool) | dict.fromkeys(LENGTHS, int)
 VOCABULARY_FLAGS = ("spm_model_file", "vocab_file")
 
@@ -289,6 +307,7 @@ class RunSettings:
         seed: int or None.
         parameter_count: int or None.
         starts: list of dict, the last starts.
+        data: dict, the report on the data of a fine-tuning.
     """
 
     flags: dict = dataclasses.field(default_factory=dict)
@@ -301,6 +320,7 @@ class RunSettings:
     seed: int | None = None
     parameter_count: int | None = None
     starts: list = dataclasses.field(default_factory=list)
+    data: dict = dataclasses.field(default_factory=dict)
 
     def __post_init__(self):
         for name, kind in TEXT_FLAGS.items():
@@ -344,7 +364,7 @@ class FinetunedTask:
 
 
 @dataclasses.dataclass(frozen=True)
-class Threshold:
+class NoAnswerThreshold:
     """Threshold of SQuAD 2.0, and the file on which an evaluation tuned it.
 
     `checkpoints` are the prefixes of the models if they are not the directory's own.
@@ -418,12 +438,12 @@ class RunDirectory:
 
     @property
     def threshold(self):
-        """The Threshold for questions without gold answers; None if none was tuned."""
+        """The NoAnswerThreshold for questions without gold answers; None if none was tuned."""
         remedy = "delete it, or give --null_score_diff_threshold"
-        return state.read(self.file(THRESHOLD), Threshold, remedy)
+        return state.read(self.file(THRESHOLD), NoAnswerThreshold, remedy)
 
     def write_threshold(self, threshold):
-        """Records the Threshold for files without answers."""
+        """Records the NoAnswerThreshold for files without answers."""
         state.write(self.file(THRESHOLD), threshold)
 
     @property

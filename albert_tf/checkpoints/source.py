@@ -8,9 +8,7 @@ record of a training or the files of a tokenizer, an error is raised.
 
 import dataclasses
 import functools
-import json
 import os
-from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
@@ -18,20 +16,18 @@ from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf import saved_model_pb2  # no public API has these
 from tf_keras.protobuf import saved_metadata_pb2
 
-from albert_tf import files
-from albert_tf.checkpoints import huggingface, name_table, readers, run_directory
-from albert_tf.checkpoints.run_directory import (
-    CASING,
-    VOCABULARY_FLAGS,
-    FinetunedTask,
-    RunDirectory,
-)
+from albert_tf import files, options, vocabulary_record
+from albert_tf.checkpoints import huggingface, loading, name_table, readers, run_directory
+from albert_tf.checkpoints.run_directory import CASING, VOCABULARY_FLAGS, RunDirectory
 from albert_tf.config import ACTIVATIONS, CONFIG_FILE, AlbertConfig, is_of_transformers
 from albert_tf.errors import UserError, parse_json
+from albert_tf.resolve import RECORD, SOURCE, Fact, as_flag, contradictions
 
 _VOCABULARIES = ("30k-clean.model", "*.model", "vocab.txt", "vocab*.txt")  # in order of preference
+_TOKENIZER = "tokenizer.json"
 _TOKENIZER_CONFIG = "tokenizer_config.json"  # of transformers
 _SAVED_MODEL = "saved_model.pb"
+_CONFIG, _PAIR = "albert_config_file", "text_pair_column"
 _OF_TRAINING = {"hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range"}
 
 
@@ -102,6 +98,13 @@ class Source:
             if found:
                 return found[0]
         return None
+
+    def find_vocabulary(self, recorded):
+        """Path of the run_directory.Vocabulary of a record; None if it is gone or changed."""
+        if recorded.is_file(recorded.path):
+            return recorded.path
+        path = self.vocabulary_file()
+        return path if path and recorded.is_file(path) else None
 
     def vocabularies(self):
         """Yields the paths of the vocabularies of each pattern, in order of preference."""
@@ -191,190 +194,193 @@ def find(path, takes_exports=False):
     return found
 
 
-# --- What the source says, and what the caller does ----------------------------------------------
+# --- What a source says of the settings ----------------------------------------------------------
+
+START, RESUME, USE = "start", "resume", "use"  # what a command does with a source
 
 
-_FLAGS = {"task": "task_name"}  # argument of albert_tf.load -> flag, where the names differ
-
-
-def as_flag(name, value=None):
-    """Formats a setting for scripts: `--do_lower_case=false`; only its name if value is None."""
-    flag = f"--{_FLAGS.get(name, name)}"
-    if isinstance(value, list | tuple):
-        value = ",".join(value)
-    elif not isinstance(value, str | None):
-        value = json.dumps(value)
-    return flag if value is None else f"{flag}={value}"
-
-
-def as_argument(name, value=None):
-    """Formats a setting for Python: `do_lower_case=False`; only its name if value is None."""
-    return name if value is None else f"{name}={value!r}"
-
-
-@dataclasses.dataclass(frozen=True)
-class Choice:
-    """Settings of a model, from its source or else from the caller.
-
-    Attributes:
-        source: Source or None.
-        text: dict of the TEXT_FLAGS that the caller gives.
-        vocabulary_flag, vocabulary_path: str or None, the vocabulary that the caller gives, with
-            its name in VOCABULARY_FLAGS.
-        given_config: AlbertConfig or None, the config that the caller gives.
-        config_path: str, path of that config, for messages.
-        may_differ: bool, whether the caller may contradict the training's record: a resumed
-            training compares the two itself.
-        shown: callable, `as_flag` or `as_argument`.
-    """
-
-    source: Source | None
-    text: dict = dataclasses.field(default_factory=dict)
-    vocabulary_flag: str | None = None
-    vocabulary_path: str | None = None
-    given_config: AlbertConfig | None = None
-    config_path: str = "the config"
-    may_differ: bool = False
-    shown: Callable = as_flag
-
-    def setting(self, name):
-        """Value of one of TEXT_FLAGS; None if unknown.
-
-        Raises:
-            UserError: the caller contradicts the training's record.
-        """
-        given = self.text.get(name)
-        recorded, path = self.source.setting_and_path(name) if self.source else (None, None)
-        if given is None:
-            return recorded
-        if recorded not in (None, given) and not self.may_differ:
-            raise UserError(
-                f"{self.shown(name, given)}, but the model was trained with "
-                f"{self.shown(name, recorded)} ({path}): leave it out"
-            )
-        return given
-
-    @functools.cached_property
-    def vocabulary(self):
-        """Vocabulary: (str, one of VOCABULARY_FLAGS; str, the path).
-
-        Raises:
-            UserError: there is no vocabulary, or it is not the one of the training.
-        """
-        recorded = self.source and self.source.settings and self.source.settings.vocabulary
-        if self.vocabulary_path:
-            if self.source and not self.may_differ:
-                self._check_given_vocabulary(recorded)
-            return self.vocabulary_flag, self.vocabulary_path
-        if recorded:
-            return recorded.flag, self._find_recorded(recorded)
-        path = self.source and self.source.vocabulary_file()
-        if path is None:
-            where = f"{self.source.directory} holds no vocabulary: " if self.source else ""
-            raise UserError(
-                f"{where}give {' or '.join(map(self.shown, VOCABULARY_FLAGS))} (the SentencePiece "
-                "model, such as 30k-clean.model, or vocab.txt)"
-            )
-        return vocabulary_flag(path), path
-
-    def _check_given_vocabulary(self, recorded):
-        """Raises UserError if the record, or a directory with all its model needs, has another."""
-        path, directory = self.vocabulary_path, self.source.directory
-        if recorded:
-            if run_directory.sha256(path) != recorded.sha256:
-                raise UserError(
-                    f"{path} is not the vocabulary that the model was trained with, "
-                    f"{recorded.path} with sha256 {recorded.sha256[:12]}... "
-                    f"({self.source.settings_file}): give that file"
-                )
-        elif tf.io.gfile.exists(os.path.join(directory, _TOKENIZER_CONFIG)):
-            own = [path for found in self.source.vocabularies() for path in found]
-            if own and run_directory.sha256(path) not in map(run_directory.sha256, own):
-                raise UserError(
-                    f"{path} is not the vocabulary of the model, {own[0]}: give that file or none"
-                )
-
-    @property
-    def tokenizer_arguments(self):
-        """Arguments of FullTokenizer and GraphTokenizer: dict."""
-        kind, path = self.vocabulary
-        casing = {name: self.setting(name) for name in CASING}
-        return {kind: path} | {n: value is None or bool(value) for n, value in casing.items()}
-
-    def _find_recorded(self, recorded):
-        path = recorded.path
-        if not recorded.is_file(path):
-            path = self.source.vocabulary_file()
-        if path is None or not recorded.is_file(path):
-            raise UserError(
-                f"{recorded.path}, the vocabulary according to {self.source.settings_file}, is "
-                f"gone or another file now: give the right one as {self.shown(recorded.flag)}"
-            )
-        return path
-
-    @functools.cached_property
-    def config(self):
-        """The AlbertConfig.
-
-        Raises:
-            UserError: there is no config, or its architecture is not the one of the training.
-        """
-        config, path = self.given_config, self.config_path
-        if config is None:
-            if self.source is None:
-                raise UserError(
-                    f"give --albert_config_file, or --init_checkpoint with {CONFIG_FILE} next to it"
-                )
-            config, path = self.source.read_config(), self.source.config_file()
-        settings = self.source and self.source.settings
-        if settings and not self.may_differ:
-            for key, ours, recorded in settings.differences(config):
-                if key not in _OF_TRAINING:
-                    raise UserError(
-                        f"{path} has {key}={ours!r}, but the model was trained with {recorded!r} "
-                        f"({self.source.settings_file}): give the config of the training"
-                    )
-        return config
-
-
-# --- The task ------------------------------------------------------------------------------------
-
-
-def check_task(task, output_dir, given=None):
-    """Raises UserError if the checkpoints of a run were trained for another task.
-
-    If their task is unknown, as for runs of the original, nothing is checked.
+def facts(found, relation, typed):
+    """What a source says of the settings of a command.
 
     Args:
-        task: FinetunedTask, the expected task.
-        output_dir: str, the run's directory.
-        given: str or None, a fine-tuned checkpoint that is used if output_dir holds none.
+        found: Source.
+        relation: START if a training starts from its weights, whose lengths and task are its own;
+            RESUME if a training goes on; USE for an evaluation, prediction or export.
+        typed: dict of name -> value, of the flags that the user gave.
+
+    Returns:
+        dict of name -> resolve.Fact or, if nothing is known, None.
     """
-    if RunDirectory(output_dir).trained:  # a start that failed has recorded its task too
-        remedy = "give --output_dir a directory of its own"
-        _check_task_in(output_dir, task, f"--output_dir={output_dir}", remedy)
-    elif given:
-        remedy = "give a checkpoint of this task, or train with --do_train"
-        directory = run_directory.directory_of(given)
-        _check_task_in(directory, task, f"--init_checkpoint={given}", remedy)
+    recorded = {} if relation == START else _recorded(found, relation)
+    text = _of_text(found, typed)
+    paths = {name: text[name].value for name in VOCABULARY_FLAGS if text.get(name)}
+    return recorded | text | of_vocabulary(paths | typed) | _of_config(found, relation)
 
 
-def _check_task_in(directory, task, flag, remedy):
-    found = RunDirectory(directory).task
+def of_vocabulary(paths):
+    """Facts on casing that a vocabulary records.
+
+    Args:
+        paths: dict of name -> value, with those of VOCABULARY_FLAGS that are known.
+    """
+    path = paths.get("spm_model_file")
+    if not path or not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
+        return {}
+    values = vocabulary_record.read(files.read_bytes(path), path)
+    return {name: Fact(values[name], path) for name in CASING if name in values}
+
+
+def key(name, value):
+    """What is compared of a setting with the `key` of a Fact."""
+    if name in VOCABULARY_FLAGS:
+        return run_directory.sha256(value)
+    if name == _CONFIG:
+        return _architecture(read_config(value) if isinstance(value, str) else value)
+    if name == _PAIR:
+        return bool(value)
+    if name == "task_name":
+        return options.MODEL_TASKS.get(value.lower(), value.lower())
+    return value
+
+
+def _recorded(found, relation):
+    settings, path, known = found.settings, found.settings_file, {}
+    if settings and settings.flags:
+        known = {name: Fact(value, path) for name, value in options.UNSET.items()}
+    if settings:
+        values = settings.flags | settings.text
+        known |= {
+            name: Fact(value, path, binds=relation == USE or name not in run_directory.LENGTHS)
+            for name, value in values.items()
+        }
+        known[_PAIR] = Fact(values.get(_PAIR), path, key=bool(values.get(_PAIR)))
+        for name in (*VOCABULARY_FLAGS, _CONFIG, "seed"):
+            known.pop(name, None)
+    if relation == RESUME:
+        seed = settings.seed if settings else None
+        known["seed"] = Fact(loading.seed_in(found.checkpoint) if seed is None else seed, path)
+    return known | _of_task(found)
+
+
+def _of_task(found):
+    """Facts on the task, which is unknown without its file, as in runs of the original."""
+    folder = RunDirectory(found.directory)
+    task, path = folder.task, folder.file(run_directory.TASK)
+    if task is None:
+        labels = huggingface.read_labels(found.directory)
+        path = os.path.join(found.directory, huggingface.CONFIG)
+        fact = labels and Fact(list(labels), path, SOURCE)
+        return dict(task_name=None, labels=fact, regression=None, multi_label=None)
+    return dict(
+        task_name=Fact(task.task_name, path),
+        labels=Fact(task.labels and list(task.labels), path),
+        regression=Fact(task.labels is None, path),
+        multi_label=Fact(task.task_name == options.MULTI_LABEL, path),
+    )
+
+
+def _of_text(found, typed):
+    """Facts on casing and vocabulary."""
+    known = {}
+    for name in CASING:
+        value, path = found.setting_and_path(name)
+        if value is not None:
+            known[name] = Fact(value, path, RECORD if found.settings else SOURCE)
+    recorded = found.settings and found.settings.vocabulary
+    given = next((name for name in VOCABULARY_FLAGS if name in typed), None)
+    if recorded:
+        path = recorded.path if given else found.find_vocabulary(recorded)
+        fact = Fact(path, found.settings_file, key=recorded.sha256)
+        other = {name: fact._replace(value=None) for name in VOCABULARY_FLAGS}
+        return known | other | {recorded.flag: fact}
+    if not given:
+        if path := found.vocabulary_file():
+            fact = Fact(path, found.directory, SOURCE, key=run_directory.sha256(path))
+            known[vocabulary_flag(path)] = fact
+        return known
+    if tf.io.gfile.exists(os.path.join(found.directory, _TOKENIZER_CONFIG)):
+        own = [path for paths in found.vocabularies() for path in paths]
+        hashes = [run_directory.sha256(path) for path in own]
+        ours = run_directory.sha256(typed[given])
+        if own:
+            theirs = ours if ours in hashes else hashes[0]
+            known[given] = Fact(own[0], found.directory, SOURCE, theirs)
+    return known
+
+
+def _of_config(found, relation):
+    path = found.config_file()
+    if found.settings:
+        values = _architecture(found.settings.albert_config)
+        if relation != RESUME:
+            values = {name: value for name, value in values.items() if name not in _OF_TRAINING}
+        return {_CONFIG: Fact(path, found.settings_file, key=values)}
+    return {_CONFIG: Fact(path, found.directory, SOURCE, binds=False)} if path else {}
+
+
+def _architecture(config):
+    fields = (field.name for field in dataclasses.fields(config) if field.compare)
+    return {name: getattr(config, name) for name in fields}
+
+
+def config_of(settings, found, shown=as_flag):
+    """The config of a command's model, which has to be that of the record.
+
+    Args:
+        settings: resolve.Resolved.
+        found: Source or None.
+        shown: callable, `resolve.as_flag` or `resolve.as_argument`.
+
+    Returns:
+        (AlbertConfig, str: the file or directory it is from).
+
+    Raises:
+        UserError: there is no config, or its architecture is not the one of the training.
+    """
+    given = settings.albert_config_file
+    if isinstance(given, AlbertConfig):
+        return given, "the config"
+    if given:
+        wrong = contradictions({_CONFIG: given}, settings.facts, key=key, shown=shown)
+        if wrong and not settings.get("allow_changes_on_resume"):
+            raise UserError(f"{wrong[0]}: give the config of the training")
+        return read_config(given), given
     if found is None:
-        labels = huggingface.read_labels(directory)
-        if labels in (None, task.labels):
-            return
-        found = FinetunedTask("another task", labels)
-    if found != task:
-        if found.task_name == task.task_name and found.labels and task.labels:
-            raise UserError(
-                f"{flag} was trained with labels {', '.join(found.labels)} and not with "
-                f"{', '.join(task.labels)}: give {as_flag('labels', found.labels)}, or {remedy}"
+        raise UserError(f"give --{_CONFIG}, or --init_checkpoint with {CONFIG_FILE} next to it")
+    return found.read_config(), found.directory
+
+
+def tokenizer_arguments(resolved, found, shown=as_flag):
+    """Arguments of FullTokenizer and GraphTokenizer, of a command's settings: dict.
+
+    Args:
+        resolved: resolve.Resolved.
+        found: Source or None, for messages.
+        shown: callable, `resolve.as_flag` or `resolve.as_argument`.
+
+    Raises:
+        UserError: there is no vocabulary.
+    """
+    name = next((name for name in VOCABULARY_FLAGS if resolved.get(name)), None)
+    if name is None:
+        recorded = found and found.settings and found.settings.vocabulary
+        where = f"{found.directory} holds no vocabulary: " if found else ""
+        if recorded:
+            where = (
+                f"{recorded.path}, the vocabulary according to {found.settings_file}, is gone or "
+                "another file now: "
+            )
+        elif found and tf.io.gfile.exists(os.path.join(found.directory, _TOKENIZER)):
+            where = (
+                f"{found.directory} has {_TOKENIZER} as its only vocabulary, and only transformers"
+                " reads that: put spiece.model or vocab.txt of the same model next to it, or "
             )
         raise UserError(
-            f"{flag} was trained for {found} and not for {task}: {remedy}, or change --task_name"
+            f"{where}give {' or '.join(map(shown, VOCABULARY_FLAGS))} (the SentencePiece model, "
+            "such as 30k-clean.model, or vocab.txt)"
         )
+    casing = {name: resolved.get(name) for name in CASING}
+    return {name: resolved.get(name)} | {n: v is None or bool(v) for n, v in casing.items()}
 
 
 # --- Modules for TensorFlow Hub ------------------------------------------------------------------

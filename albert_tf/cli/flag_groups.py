@@ -4,14 +4,13 @@
 Nothing here imports TensorFlow. Only local paths are checked; remote ones when they are read.
 """
 
-import dataclasses
 import glob
 import os
 import sys
 
 from absl import flags
 
-from albert_tf import models, options
+from albert_tf import models, options, resolve
 from albert_tf.config import CONFIG_FILE, AlbertConfig, is_of_transformers
 from albert_tf.errors import UserError, decode, parse_json, read_local
 
@@ -32,9 +31,21 @@ def own_flags():
     return [FLAGS[name] for name in FLAGS if hasattr(FLAGS[name], "subject")]
 
 
-def given(names):
-    """Values of those of the named flags that the user gave: dict."""
-    return {name: FLAGS[name].value for name in names if name in FLAGS and FLAGS[name].present}
+def read():
+    """The settings of the parsed flags: resolve.Resolved, before any fact is known."""
+    own = own_flags()
+    rows = {
+        flag.name: resolve.Row(
+            flag.name, flag.default, flag.option.metadata | {"heading": flag.subject}
+        )
+        for flag in own
+    }
+    typed = {flag.name: flag.value for flag in own if flag.present}
+    if typed.get("spm_model_file") and typed.get("vocab_file"):
+        replaced = typed.pop("vocab_file")
+        message = f"--vocab_file={replaced} is not used, as there is a --spm_model_file"
+        print(message, file=sys.stderr)  # standard output may be for predictions
+    return resolve.resolve(rows, typed)
 
 
 def requirement(flag):
@@ -43,6 +54,9 @@ def requirement(flag):
         _, must_be_given, exceptions = rule.message.partition("must have a value other than None")
         if must_be_given:
             return f"Required{exceptions}"
+    wanted = flag.option.metadata["required"]
+    if isinstance(wanted, str):
+        return f"Required for {' and '.join(f'--{name}' for name in wanted.split('|'))}."
     return ""
 
 
@@ -56,10 +70,6 @@ def note_obsolete_flags():
     for flag in own_flags():
         if flag.subject == options.NO_EFFECT and flag.present:
             print(f"--{flag.name} has no effect any more: {flag.help[0].lower()}{flag.help[1:]}")
-    vocabularies = given(("spm_model_file", "vocab_file"))
-    if len(vocabularies) > 1 and all(vocabularies.values()):
-        message = f"--vocab_file={FLAGS.vocab_file} is not used, as there is a --spm_model_file"
-        print(message, file=sys.stderr)  # standard output may be for predictions
 
 
 def define(*groups, **defaults):
@@ -82,7 +92,7 @@ def define(*groups, **defaults):
             else:
                 _DEFINE[options.kind_of(field)](name, default, text)
             flag = FLAGS[name]
-            if field.metadata["required"]:
+            if field.metadata["required"] is True:
                 flags.mark_flag_as_required(name)
             flag.help = text  # without absl's notes on choices and repetition
             flag.option, flag.group, flag.subject = field, group, group.heading
@@ -93,72 +103,40 @@ def define(*groups, **defaults):
 def check_values():
     """Raises UserError for invalid values and invalid combinations of values."""
     for group in dict.fromkeys(flag.group for flag in own_flags()):
-        values_of(group)
-
-
-def values_of(kind, **others):
-    """Makes a dataclass from the flags with the names of its fields.
-
-    Args:
-        kind: the dataclass.
-        **others: values of fields that are not taken from flags.
-
-    Raises:
-        UserError: the dataclass rejects a value.
-    """
-    names = {field.name for field in dataclasses.fields(kind)} - others.keys()
-    return kind(**{name: FLAGS[name].value for name in names if name in FLAGS}, **others)
-
-
-def check_not_empty(*names):
-    """Raises UserError if a flag for a path is given and empty."""
-    for name in names:
-        if FLAGS[name].value == "":
-            raise UserError(f"--{name} is empty: give a path, such as ./{name}")
-
-
-def idle_flags():
-    """Dict from flags that do nothing to the flag they need; those that are off are left out."""
-    on = [flag for flag in own_flags() if not flag.value is flag.default is False]
-    needs = {flag: flag.option.metadata["needs"] for flag in on}
-    return {flag: needed for flag, needed in needs.items() if needed and not FLAGS[needed].value}
-
-
-def check_needs():
-    """Raises UserError if a flag is given that does nothing without another one."""
-    for flag, needed in idle_flags().items():
-        if flag.present:
-            raise UserError(f"--{flag.name} does nothing without --{needed}: give both or none")
-
-
-def check_synonyms():
-    """Raises UserError if both names of the interval of the curves are given, and differ."""
-    ours, theirs = FLAGS["iterations_per_loop"], FLAGS["steps_per_loop"]
-    if ours.present and theirs.value not in (None, ours.value):
-        raise UserError(
-            f"--{ours.name}={ours.value} and --{theirs.name}={theirs.value} are the same setting: "
-            "give one of them"
-        )
+        names = {field.name for field in options.options_of(group)}
+        group(**{name: FLAGS[name].value for name in names if name in FLAGS})
 
 
 # --- Files that flags name -----------------------------------------------------------------------
 
 
-def check_exist(*names):
-    """Raises UserError if a given flag names something that does not exist.
+def check_filled(given, *names):
+    """Raises UserError if a flag that is required, or one of those named, is typed and empty."""
+    for name, value in given.typed().items():
+        if value == "" and (name in names or given.rows[name].columns["required"] is True):
+            raise UserError(f"--{name} is empty: give a value, such as ./{name}")
+
+
+def check_paths(given, skip=()):
+    """Raises UserError if a typed path that is read is of another kind, or not there.
 
     Args:
-        *names: str, names of flags for files, directories, patterns or checkpoints to read.
+        given: resolve.Resolved.
+        skip: sequence of str, names of flags that are not checked.
     """
-    for name in names:
-        value, kind = FLAGS[name].value, FLAGS[name].option.metadata["path"]
-        paths = value.split(",") if kind == "files" and value else value
+    for name, value in given.typed().items():
+        columns = given.rows[name].columns
+        if not columns["path"] or name in skip or not given.is_read(name):
+            continue
+        paths = value.split(",") if columns["path"] == "files" and value else value
         for path in [paths] if isinstance(paths, str) else paths or ():
-            problem = path and "://" not in path and _problem(kind, path.strip())
+            problem = path and "://" not in path and _problem(columns["path"], path.strip())
             if problem:
                 raise UserError(f"--{name}{problem}")
-            if kind == "config" and path:
+            if columns["path"] == "config" and path:
                 check_config(path)
+            if name == "card_file" and path and "://" not in path:
+                decode(read_local(path), f"--{name}={path}")
 
 
 def _problem(kind, path):
@@ -173,29 +151,22 @@ def _problem(kind, path):
         return f"={path}: there is no such file"
     is_there = path in models.paths() or glob.glob(f"{glob.escape(path)}*")
     if kind == "checkpoint" and not is_there:
-        return f"={path}: there is no such checkpoint or directory{models.hint()}"
+        return f"={path}: there is no such checkpoint or directory{models.hint(path)}"
     # The libraries that read patterns differ on brackets and backslashes.
     if kind == "files" and path and not set(path) & set("[\\") and not glob.glob(path):
         return f": no file matches {path!r}"
     return None
 
 
-def check_text(name):
-    """Raises UserError if a flag names a local file that exists and is not UTF-8."""
-    path = FLAGS[name].value
-    if path and "://" not in path:
-        decode(read_local(path), f"--{name}={path}")
-
-
-def check_vocabulary(needed_for=None):
-    """Raises UserError if the vocabulary that the flags name does not exist.
+def need_vocabulary(given, what):
+    """Raises UserError if no vocabulary is typed.
 
     Args:
-        needed_for: str, what is impossible without a vocabulary; None if none need be given.
+        given: resolve.Resolved.
+        what: str, what is impossible without a vocabulary.
     """
-    if needed_for and not (FLAGS.spm_model_file or FLAGS.vocab_file):
-        raise UserError(f"{needed_for} needs a vocabulary: give --spm_model_file or --vocab_file")
-    check_exist("spm_model_file" if FLAGS.spm_model_file else "vocab_file")
+    if not (given.spm_model_file or given.vocab_file):
+        raise UserError(f"{what} needs a vocabulary: give --spm_model_file or --vocab_file")
 
 
 def check_config(path):
@@ -217,33 +188,53 @@ def holds_run(directory):
     return "://" in directory or bool(found)
 
 
-def check_run():
-    """Raises UserError if --init_checkpoint does not exist, or there is nothing to evaluate.
+def check_run(given, *filled):
+    """Raises UserError if the flags of a training or evaluation name no work or no model.
 
     If --output_dir holds a run, --init_checkpoint is not read.
+
+    Args:
+        given: resolve.Resolved.
+        *filled: str, names of flags that may not be empty, besides those that are required.
     """
-    directory = FLAGS.output_dir
-    if holds_run(directory):
+    check_filled(given, *filled)
+    works = [name for name in (*options.WORK.split("|"), "export_dir") if name in given]
+    if not any(given.get(name) for name in works):
+        raise UserError(f"nothing to do: give {' or '.join(f'--{name}' for name in works)}")
+    directory, module = given.output_dir, given.get("albert_hub_module_handle")
+    is_run, ensemble = holds_run(directory), given.get("ensemble_dirs")
+    for note in given.notes:
+        print(f"{note}.")
+    # A hub module has its own vocabulary, and the flags of one are then often placeholders.
+    skip = ("init_checkpoint",) * is_run + ("spm_model_file", "vocab_file") * bool(module)
+    check_paths(given, skip)
+    if is_run or ensemble or given.init_checkpoint:
         return
-    check_exist("init_checkpoint")
-    if FLAGS.do_train or FLAGS.init_checkpoint or FLAGS.continuous_eval_timeout:
+    if not given.do_train and not given.continuous_eval_timeout:
+        what = "" if os.path.isdir(directory) else "does not exist, so it "
+        raise UserError(
+            f"--output_dir={directory} {what}holds no checkpoint to evaluate, predict with or "
+            "export: give the directory of a training, or a trained model as --init_checkpoint"
+        )
+    if not given.do_train or module or "allow_random_init" not in given:
         return
-    what = "" if os.path.isdir(directory) else "does not exist, so it "
-    raise UserError(
-        f"--output_dir={directory} {what}holds no checkpoint to evaluate, predict with or export: "
-        "give the directory of a training, or a trained model as --init_checkpoint"
-    )
+    if not given.allow_random_init:
+        raise UserError(options.NO_WEIGHTS)
+    if not given.albert_config_file:
+        raise UserError("give --albert_config_file or --albert_hub_module_handle")
+    need_vocabulary(given, "training")
 
 
-def check_albert_directory(reads_model=True):
+def check_albert_directory(given, reads_model=True):
     """Raises UserError if --albert_directory does not hold the model to export.
 
     Args:
+        given: resolve.Resolved.
         reads_model: bool, whether the config and a checkpoint are needed.
     """
-    check_exist("albert_directory", "card_file")
-    check_text("card_file")
-    directory = FLAGS.albert_directory
+    check_filled(given, "checkpoint_name")
+    check_paths(given)
+    directory = given.albert_directory
     if "://" in directory or not reads_model:
         return
     found = [os.path.join(directory, name) for name in _CONFIGS]
@@ -251,6 +242,6 @@ def check_albert_directory(reads_model=True):
     if not found:
         raise UserError(f"--albert_directory={directory} holds no {_CONFIGS[0]}: put it there")
     check_config(found[0])
-    path = os.path.normpath(os.path.join(directory, FLAGS.checkpoint_name))
+    path = os.path.normpath(os.path.join(directory, given.checkpoint_name))
     if not glob.glob(f"{glob.escape(path)}*"):
         raise UserError(f"no checkpoint at {path}: give another --checkpoint_name")

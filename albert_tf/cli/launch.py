@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Start and end of scripts: --help, devices, one-line errors and signals."""
+"""Start and end of scripts: --help, --version, devices, one-line errors and signals."""
 
 import os
 import re
@@ -10,6 +10,7 @@ import textwrap
 
 from absl import app, flags, logging
 
+import albert_tf
 from albert_tf.cli import flag_groups
 from albert_tf.errors import UserError, as_called, is_interrupt, one_line
 
@@ -19,11 +20,14 @@ _VALUES = {"int": "N", "float": "X", "comma": "A,B,..."}  # by the first word of
 _INDENT = " " * 6
 
 
-def set_up_devices():
-    """Sets the precision from the flags and builds the strategy.
+def set_up_devices(settings):
+    """Sets the precision and builds the strategy.
 
     Call this before TensorFlow computes or reads anything: afterwards it accepts no other machines
     (multi_worker_mirrored).
+
+    Args:
+        settings: resolve.Resolved, of all flags.
 
     Returns:
         tf.distribute.Strategy.
@@ -34,27 +38,30 @@ def set_up_devices():
 
     for gpu in tf.config.list_physical_devices("GPU"):
         tf.config.experimental.set_memory_growth(gpu, True)
-    name = "tpu" if FLAGS.use_tpu else FLAGS.distribution_strategy
+    name = "tpu" if settings.use_tpu else settings.distribution_strategy
     strategy = devices.create_strategy(
-        name, FLAGS.num_gpus, FLAGS.tpu_name, FLAGS.tpu_zone, FLAGS.gcp_project
+        name, settings.num_gpus, settings.tpu_name, settings.tpu_zone, settings.gcp_project
     )
     # Machines may have different paths to the shared directory, which training checks.
-    given = {flag.name: str(flag.value) for flag in flag_groups.own_flags()}
+    given = {name: str(setting.value) for name, setting in settings.settings.items()}
     devices.check_same_flags(strategy, given | {"output_dir": ""})
-    devices.set_precision(FLAGS.dtype)
+    devices.set_precision(settings.dtype)
     names = ", ".join(strategy.extended.worker_devices)
-    print(f"Devices ({name}, {FLAGS.dtype}): {strategy.num_replicas_in_sync} replica(s): {names}")
+    print(
+        f"Devices ({name}, {settings.dtype}): {strategy.num_replicas_in_sync} replica(s): {names}"
+    )
     return strategy
 
 
-def run(main, define_flags):
+def run(main, define_flags, word=None):
     """Parses the flags and runs a script. Bad input ends in a one-line error and exit code 1.
 
     With ALBERT_TF_TRACEBACK=1 in the environment, such errors have a traceback.
 
     Args:
-        main: callable that takes the arguments that are not flags.
+        main: callable that takes the settings, a resolve.Resolved of the flags alone.
         define_flags: callable that defines the script's flags.
+        word: str, name of the flag that a word without a flag gives; None if there must be none.
     """
     define_flags()
     # Without it, TensorFlow imports Keras 3 too, which no script uses.
@@ -68,7 +75,7 @@ def run(main, define_flags):
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
             check_words(argv)
-            main(argv)
+            main(flag_groups.read())
         except (Exception, KeyboardInterrupt) as error:
             if is_interrupt(error):
                 print(f"{script}: stopped", file=sys.stderr)
@@ -83,12 +90,18 @@ def run(main, define_flags):
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
     def parse(argv):
+        if "--version" in argv[1:]:
+            print(f"albert_tf {albert_tf.__version__}")
+            sys.exit(0)
         if _ASK_FOR_HELP & set(argv[1:]):
             # The module of `main` may not be the script, as with albert_tf.cli.predict.
             print(as_called(help_text(sys.modules[main.__module__].__doc__)), end="")
             sys.exit(0)
         try:
-            return FLAGS(argv)
+            rest = FLAGS(argv)
+            if word and len(rest) == 2 and not FLAGS[word].present:
+                FLAGS[word].value, FLAGS[word].present = rest.pop(), 1
+            return rest
         except flags.Error as error:
             print(f"{script}: error: {_describe(error)}", file=sys.stderr)
             sys.exit(1)

@@ -10,14 +10,11 @@ tiny, mini and small have the layers and hidden sizes of small BERT models (Turc
 
 import os
 
-from absl import flags
-
 from albert_tf import options
 from albert_tf.cli import flag_groups, launch
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
 
-FLAGS = flags.FLAGS
 # Small models learn faster with 0.05 than with the original's 0.02: with 2 layers of 128 units, the
 # held-out masked-LM accuracy after 4000 updates is 18.1% instead of 16.1% (docs/results.md, demo).
 INITIALIZER_RANGES = {"tiny": 0.05, "mini": 0.05, "small": 0.05}
@@ -51,29 +48,29 @@ def config_of(size, vocab_size, max_position_embeddings):
     )
 
 
-def main(_):
+def main(given):
     """Reads the vocabulary and writes the config."""
-    flag_groups.check_not_empty("vocab", "output_file")
-    flag_groups.check_exist("vocab")
+    flag_groups.check_filled(given, "output_file")
+    flag_groups.check_paths(given)
 
     from albert_tf import files
     from albert_tf.checkpoints import source
     from albert_tf.text import tokenization
 
-    vocabulary = {source.vocabulary_flag(FLAGS.vocab): FLAGS.vocab}
+    vocabulary = {source.vocabulary_flag(given.vocab): given.vocab}
     vocab_size = tokenization.FullTokenizer(**vocabulary).vocab_size
-    config = config_of(FLAGS.size, vocab_size, FLAGS.max_position_embeddings)
-    files.check_file_writable(FLAGS.output_file, "output_file")
-    text, before = config.to_json_string(), files.read_text(FLAGS.output_file)
+    config = config_of(given.size, vocab_size, given.max_position_embeddings)
+    files.check_file_writable(given.output_file, "output_file")
+    text, before = config.to_json_string(), files.read_text(given.output_file)
     if before and before != text:
         raise UserError(
-            f"--output_file={FLAGS.output_file} holds another config: delete it, or give "
+            f"--output_file={given.output_file} holds another config: delete it, or give "
             "another name"
         )
-    files.write_text(FLAGS.output_file, text)
-    name = os.path.basename(FLAGS.vocab)
+    files.write_text(given.output_file, text)
+    name = os.path.basename(given.vocab)
     print(
-        f"{FLAGS.output_file}: ALBERT-{FLAGS.size} for the {vocab_size:,} pieces of {name}, "
+        f"{given.output_file}: ALBERT-{given.size} for the {vocab_size:,} pieces of {name}, "
         f"{config.num_parameters:,} parameters"
     )
     if config.embedding_size == config.hidden_size:

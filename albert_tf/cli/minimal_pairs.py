@@ -11,12 +11,8 @@ errors, in percent; a tie counts half. Chance is 50. With --output_file, the sam
 stopped run. Once the project is installed, `albert-minimal-pairs` is the same command.
 """
 
-from absl import flags
-
 from albert_tf import options
 from albert_tf.cli import flag_groups, launch, predict
-
-FLAGS = flags.FLAGS
 
 
 def define_flags():
@@ -24,21 +20,20 @@ def define_flags():
     flag_groups.define(options.MinimalPairs, options.TrainedModel)
 
 
-def main(_):
+def main(given):
     """Reads the pairs, loads the model, scores the sentences and prints a table."""
-    flag_groups.check_not_empty("model", "input_file", "output_file")
-    names = ("input_file", "albert_config_file", "spm_model_file", "vocab_file")
-    flag_groups.check_exist("output_file", "model", *names)
+    flag_groups.check_filled(given, "output_file")
+    flag_groups.check_paths(given)
 
     from albert_tf import files
     from albert_tf.api import minimal_pairs
 
-    found = files.expand_patterns(FLAGS.input_file, "input_file")
-    paradigms = minimal_pairs.read(found, FLAGS.pairs_per_paradigm)
-    if FLAGS.output_file:
-        files.check_file_writable(FLAGS.output_file, "output_file")
-    loaded = predict.load()
-    figures = minimal_pairs.evaluate(loaded, paradigms, FLAGS.method, FLAGS.output_file)
+    found = files.expand_patterns(given.input_file, "input_file")
+    paradigms = minimal_pairs.read(found, given.pairs_per_paradigm)
+    if given.output_file:
+        files.check_file_writable(given.output_file, "output_file")
+    loaded, _ = predict.load(given)
+    figures = minimal_pairs.evaluate(loaded, paradigms, given.method, given.output_file)
     print(minimal_pairs.table(figures))
 
 

@@ -2,6 +2,7 @@
 r"""Runs a model on text: one JSON line for each example.
 
 python predict.py --saved_model=exports/1790000000 --text="A film one wants to see again."
+python predict.py --model=output/reviews --text="A fine film." --text="An hour too long."
 python predict.py --saved_model=exports/1790000000 --input_file=pairs.tsv > predictions.jsonl
 printf 'first text\tsecond text\n' | python predict.py --saved_model=exports/1790000000
 python predict.py --model=output/rte --text="It rains." --text_pair="The street is wet."
@@ -22,22 +23,15 @@ import json
 import os
 import sys
 
-from absl import flags
-
-from albert_tf import options, progress
+from albert_tf import options, progress, resolve
 from albert_tf.cli import flag_groups, launch, predict_examples
-from albert_tf.cli.flag_groups import given
-from albert_tf.cli.predict_examples import INPUTS, OUTPUTS, Model
+from albert_tf.cli.predict_examples import INPUTS, OF_WORDS, OUTPUTS, Model
 from albert_tf.errors import UserError, allowing_closed_output
 
-FLAGS = flags.FLAGS
 QUERIES = ("fill_mask", "sentence_order")  # to pre-trained models
-COLUMNS = {"text_column": "text", "text_pair_column": "text_pair", "id_column": "id"}
-OVERRIDES = [  # for what a --model may lack
-    option.name
-    for group in (options.TrainedModel, options.TrainedTask)
-    for option in options.options_of(group)
-]
+LINES_OF_FORM = 200  # of a file, which tell the separator of its columns
+COLUMNS = ("text", "text_pair", "id")  # those of a file that flags name
+OF_TRAINING = ("text_column", "text_pair_column", "label_column", "delimiter", "header")
 
 
 def define_flags():
@@ -48,13 +42,13 @@ def define_flags():
 
 
 @contextlib.contextmanager
-def output():
+def output(path):
     """Opens the output: standard output, or a file that appears when it is complete."""
     from albert_tf import files
 
-    if FLAGS.output_file:
-        files.check_file_writable(FLAGS.output_file, "output_file")  # before a model is loaded
-        with files.writing(FLAGS.output_file, "w") as file:
+    if path:
+        files.check_file_writable(path, "output_file")  # before a model is loaded
+        with files.writing(path, "w") as file:
             yield file
         return
     sys.stdout.reconfigure(encoding="utf-8")  # JSON is UTF-8, whatever the terminal's encoding
@@ -62,89 +56,70 @@ def output():
         yield sys.stdout
 
 
-def main(_):
+def main(given):
     """Loads the model, reads examples and writes a line for each."""
-    check_flags()
+    check_flags(given)
 
     from albert_tf.cli import predict_exports
 
-    with output() as file:
-        if FLAGS.model:
-            loaded = load(FLAGS.predict_batch_size)
+    with output(given.output_file) as file:
+        if given.model:
+            loaded, of_training = load(given, given.predict_batch_size)
             loaded.shows_progress = False  # this command shows progress itself
-            if FLAGS.score:
-                found = _scores(loaded)
-            elif given(QUERIES):
-                found = _answers(loaded)
+            if given.score:
+                found = _scores(loaded, given)
+            elif given.typed(*QUERIES):
+                found = _answers(loaded, given)
             else:
-                found = _predicted(of_checkpoint(loaded, FLAGS.embeddings))
+                found = _predicted(of_checkpoint(loaded, given.embeddings, of_training), given)
         else:
-            directory = find_export(FLAGS.saved_model)
-            found = _predicted(predict_exports.of_export(directory, FLAGS.embeddings))
+            directory = find_export(given.saved_model)
+            found = _predicted(predict_exports.of_export(directory, given.embeddings), given)
         for row in found:
             file.write("\n" if row is None else f"{json.dumps(row, ensure_ascii=False)}\n")
 
 
-def check_flags():
+def check_flags(given):
     """Raises UserError for invalid combinations of flags, before a model is loaded."""
-    _check_one_of(("saved_model",), ("model",))
-    if not FLAGS.model and not FLAGS.saved_model:
+    if not given.model and not given.saved_model:
         raise UserError(
             "give --saved_model, an export, or --model, the directory of a training or a release"
         )
-    _check_one_of(("input_file",), INPUTS, *((name,) for name in QUERIES))
-    _check_one_of(("score",), QUERIES)
-    if FLAGS.saved_model:
-        for name in given((*QUERIES, "score", *OVERRIDES)):
-            raise UserError(f"--{name} is for --model: an export knows what it is for")
-    _check_one_of(("embeddings",), (*QUERIES, "score"))
-    if "sequence_output" in FLAGS.embeddings and FLAGS.model:
+    if "sequence_output" in given.embeddings and given.model:
         raise UserError("--embeddings=sequence_output needs an export, --saved_model")
-    flag_groups.check_needs()
-    if given((*INPUTS, *QUERIES)):
-        for name in given((*COLUMNS, "header")):
-            raise UserError(f"--{name} is for --input_file or standard input")
-    for name, texts in given(QUERIES).items():
+    for name, texts in given.typed(*QUERIES).items():
         for text in texts:
             predict_examples.check_json("text", text, f"--{name}")
-    if FLAGS.sentence_order and len(FLAGS.sentence_order) != 2:
+    if given.sentence_order and len(given.sentence_order) != 2:
         raise UserError(
             "--sentence_order compares two texts: give the flag twice. "
-            f"Received: {len(FLAGS.sentence_order)}"
+            f"Received: {len(given.sentence_order)}"
         )
-    flag_groups.check_not_empty("input_file", "output_file")
-    flag_groups.check_exist("output_file", "input_file", "saved_model", "model")
-    flag_groups.check_exist("albert_config_file", "spm_model_file", "vocab_file")
+    flag_groups.check_filled(given, "input_file", "output_file")
+    flag_groups.check_paths(given)
 
 
-def _check_one_of(*groups):
-    """Raises UserError if flags of more than one group are given."""
-    found = [next(iter(given(names))) for names in groups if given(names)]
-    if len(found) > 1:
-        raise UserError(f"--{found[0]} and --{found[1]} exclude each other")
-
-
-def _answers(loaded):
+def _answers(loaded, given):
     """Yields a dict for each text of --fill_mask, or one for the two of --sentence_order."""
-    if FLAGS.fill_mask:
-        found = loaded.fill_mask(FLAGS.fill_mask, FLAGS.top_k)
-        for text, masks in zip(FLAGS.fill_mask, found, strict=True):
+    if given.fill_mask:
+        found = loaded.fill_mask(given.fill_mask, given.top_k)
+        for text, masks in zip(given.fill_mask, found, strict=True):
             yield {"text": text, "masks": masks}
     else:
-        first, second = FLAGS.sentence_order
+        first, second = given.sentence_order
         probability = loaded.sentence_order(first, second)
         yield {"text": first, "text_pair": second, "in_order": probability}
 
 
-def _scores(loaded):
+def _scores(loaded, given):
     """Yields the score of each text, a dict; None for a blank line. Prints that of all."""
     from albert_tf.api import scoring
 
     model = Model(("text",), (), scoring.KEYS, None, None)
-    examples = list(_examples(model))
+    examples = list(_examples(model, given))
     used = [example for example in examples if example]
     texts, places = [example[0]["text"] for example in used], [example[2] for example in used]
-    scores = loaded.score(texts, FLAGS.method, places=places)
+    scores = loaded.score(texts, given.method, places=places)
     total, found = scoring.total(scores), iter(scores)
     for example in examples:
         yield example and example[1] | next(found)
@@ -157,11 +132,11 @@ def _scores(loaded):
     )
 
 
-def _predicted(model):
+def _predicted(model, given):
     """Yields a prediction for each example: dicts; None for a blank line."""
-    examples = _examples(model)
+    examples = _examples(model, given)
     with progress.bar("predicting", None, " examples") as bar:
-        while batch := list(itertools.islice(examples, FLAGS.predict_batch_size)):
+        while batch := list(itertools.islice(examples, given.predict_batch_size)):
             used = [example[0] for example in batch if example]
             found = iter(model.predict(used) if used else ())
             for example in batch:
@@ -169,21 +144,31 @@ def _predicted(model):
             bar.update(len(used))
 
 
-def _examples(model):
+def _examples(model, given):
     """Yields the examples of flags, file or standard input, like `predict_examples.read`."""
     import tensorflow as tf
 
-    example = given(INPUTS)
-    if example:
-        yield predict_examples.check(example, model, ", ".join(f"--{name}" for name in example))
+    typed = given.typed(*INPUTS)
+    if typed:
+        yield from predict_examples.of_flags(typed, model)
         return
     with contextlib.ExitStack() as stack:
-        name, lines = "standard input", sys.stdin.buffer
-        if FLAGS.input_file:
-            name = FLAGS.input_file
-            lines = stack.enter_context(tf.io.gfile.GFile(name, "rb"))
-        columns = {COLUMNS[flag]: column for flag, column in given(COLUMNS).items()}
-        yield from predict_examples.read(lines, name, model, columns, FLAGS.header)
+        name, lines, num_peeked = "standard input", sys.stdin.buffer, 1  # it may be a person
+        if given.input_file:
+            name, num_peeked = given.input_file, LINES_OF_FORM
+            # GFile drops carriage returns, which are the line ends of some files.
+            opened = tf.io.gfile.GFile if "://" in name else open
+            lines = stack.enter_context(opened(name, "rb"))
+        columns = {name: given.get(f"{name}_column") for name in COLUMNS}
+        columns = {name: column for name, column in columns.items() if column is not None}
+        if given.input_file and model.is_of_words:
+            sentences = predict_examples.sentences(name, model, columns)
+            if sentences is not None:
+                yield from sentences
+                return
+        yield from predict_examples.read(
+            lines, name, model, columns, given.header, given.delimiter, num_peeked
+        )
 
 
 # --- Models --------------------------------------------------------------------------------------
@@ -210,24 +195,31 @@ def find_export(path):
     )
 
 
-def load(batch_size=32):
-    """Loads --model with the flags in OVERRIDES: Loaded. Its output goes to standard error."""
+def load(given, batch_size=32):
+    """Loads --model with the settings that its directory may lack.
+
+    Its output goes to standard error.
+
+    Returns:
+        (Loaded, dict of those of OF_TRAINING that the training was given).
+    """
     from albert_tf.api import load
     from albert_tf.checkpoints import source
-    from albert_tf.cli import model_flags
 
-    task, labels, length = map(given(OVERRIDES).get, ("task_name", "labels", "max_seq_length"))
     with contextlib.redirect_stdout(sys.stderr):  # standard output is only for predictions
-        choice = source.Choice(source.find(FLAGS.model), **model_flags.given_settings())
-        return load.of_choice(choice, task, labels, length, batch_size)
+        found = source.find(given.model)
+        loaded = load.of_source(found, given.typed(*load.ROWS), batch_size, resolve.as_flag)
+    flags = found.settings.flags if found.settings else {}
+    return loaded, {name: flags[name] for name in OF_TRAINING if flags.get(name) is not None}
 
 
-def of_checkpoint(loaded, embeddings):
+def of_checkpoint(loaded, embeddings, of_training=None):
     """Makes the Model of an `albert_tf.api.loaded.Loaded`.
 
     Args:
         loaded: Loaded.
         embeddings: sequence of options.EMBEDDINGS to return instead of predictions.
+        of_training: dict, of `load`.
 
     Raises:
         UserError: the model is not fine-tuned, and `embeddings` is empty, or it has no pooler.
@@ -237,11 +229,12 @@ def of_checkpoint(loaded, embeddings):
             raise UserError(
                 f"--model={loaded.checkpoint} has no pooler, so it has no "
                 "--embeddings=pooled_output: in Python, use "
-                'albert_tf.load(...).embed(texts, pooling="mean")'
+                "albert_tf.load(...).embed(texts)"
             )
 
         def embed(examples):
-            vectors = loaded.embed(*([row[name] for row in examples] for name in INPUTS[:2]))
+            texts = ([row[name] for row in examples] for name in INPUTS[:2])
+            vectors = loaded.embed(*texts, pooling="pooled")
             return [{"pooled_output": vector.tolist()} for vector in vectors]
 
         return Model(INPUTS[:2], INPUTS[1:2], tuple(embeddings), None, embed)
@@ -251,7 +244,12 @@ def of_checkpoint(loaded, embeddings):
             "--fill_mask, --sentence_order or --embeddings=pooled_output"
         )
     num_options = len(loaded.labels) if "options" in loaded.inputs else None
-    return Model(loaded.inputs, loaded.optional_inputs, OUTPUTS, num_options, loaded.answers)
+    return Model(
+        *(loaded.inputs, loaded.optional_inputs, OUTPUTS, num_options, loaded.answers),
+        fewest_options=num_options and 2,
+        is_of_words=loaded.task == OF_WORDS,
+        of_training=of_training or {},
+    )
 
 
 def run():

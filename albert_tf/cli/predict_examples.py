@@ -7,21 +7,26 @@ import itertools
 import json
 import reprlib
 import sys
-from collections.abc import Callable
+import types
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from albert_tf import options
 from albert_tf.errors import UserError, parse_json
 
-INPUTS = ("text", "text_pair", "article", "question", "context", "options")  # in this order
+INPUTS = tuple(  # in this order
+    field.name
+    for field in options.options_of(options.Examples)
+    if field.metadata["read_by"] == options.NO_QUERY
+)
 OUTPUTS = (  # in the order of an output line
     "label", "probabilities", "predictions", "answer", "start", "end", "score", "probability",
     "no_answer_score", "threshold", "words", "labels", "scores",
 )  # fmt: skip
 # A key at least this similar to an input is misspelt: text_pairs is, question_id is not.
 CLOSE = 0.85
-# Lower-case names of columns by which a header is recognised.
-USUAL_NAMES = ("id", "idx", "index", "guid", "label", "sentence", "sentence1", "sentence2")
-SEPARATORS = {"\t": "tabs", ",": "commas"}
+OF_WORDS = "ner"  # name of the task of models that label words
+_WORD_LISTS = ("tokens", "words")  # keys of JSON objects with a list of words in place of a text
 
 
 class Model(NamedTuple):
@@ -34,6 +39,9 @@ class Model(NamedTuple):
         num_options: int, options of a question; None if there are none.
         predict: callable that takes a list of dicts of inputs and gives as many dicts of values
             for JSON.
+        fewest_options: int, options that a question needs; None for `num_options`.
+        is_of_words: bool, whether the model labels the words of a text.
+        of_training: dict of the flags of the training that tell how its files are read.
     """
 
     inputs: tuple
@@ -41,6 +49,9 @@ class Model(NamedTuple):
     outputs: tuple
     num_options: int | None
     predict: Callable
+    fewest_options: int | None = None
+    is_of_words: bool = False
+    of_training: Mapping = types.MappingProxyType({})
 
     @property
     def columns(self):
@@ -56,7 +67,10 @@ class Model(NamedTuple):
     @property
     def required(self):
         """Those of the columns that every example needs: list of str."""
-        return [name for name in self.columns if name not in self.optional]
+        optional = [*self.optional, *self.option_columns[self.fewest_options :]]
+        if self.fewest_options is None:
+            optional = self.optional
+        return [name for name in self.columns if name not in optional]
 
     @property
     def takes(self):
@@ -64,7 +78,7 @@ class Model(NamedTuple):
         return f"this model takes {', '.join(self.inputs)}"
 
 
-def read(lines, name, model, columns=None, header=None):
+def read(lines, name, model, columns=None, header=None, delimiter=None, num_peeked=1):
     """Yields the examples of a file.
 
     Args:
@@ -75,7 +89,10 @@ def read(lines, name, model, columns=None, header=None):
             number from 0; None or empty for the columns with the names of the inputs, or all
             columns in order.
         header: bool, whether the first line names the columns; by default it does if it names
-            every input of the model.
+            every input of the model, or if columns are given and it numbers them.
+        delimiter: str or None, the separator of columns; by default it is recognised, and what has
+            no columns is a text.
+        num_peeked: int, lines that are read ahead to recognise it.
 
     Yields:
         (dict of the model's inputs, dict of the other keys, str with file and line); None for a
@@ -86,41 +103,169 @@ def read(lines, name, model, columns=None, header=None):
     """
     from albert_tf.tasks import tables
 
-    columns = {key: int(c) if c.isdecimal() else c for key, c in (columns or {}).items()}
+    columns = _numbers(columns or {})
+    lines, peeked = _peek(lines, num_peeked)
+    if "text" not in columns and (found := _of_training(peeked, name, model, delimiter)):
+        columns = {**found, **columns}
+        delimiter = delimiter or model.of_training.get("delimiter")
+        header = model.of_training.get("header") if header is None else header
+        shown = ", ".join(f"{key} in column {column!r}" for key, column in found.items())
+        print(f"{name}: {shown}, as in the training", file=sys.stderr)
     if columns:
         _check_columns(columns, model, header)
-    lines, first = _first_line(lines)
-    wanted = [*columns.values()] or model.required
-    separator = "\t"
-    if not first.lstrip().startswith(b"{"):
-        separator = tables.find_separator(first, name, wanted)
-    if separator == "," and not name.endswith(".csv"):
-        print(f"{name} has commas between its columns: it is read as CSV", file=sys.stderr)
+    form = _find_form(peeked, name, model, [*columns.values()], tables.parse_delimiter(delimiter))
+    if form not in (tables.TABS, tables.CSV) or (form == tables.CSV and not name.endswith(".csv")):
+        print(f"{name} is read with {form}", file=sys.stderr)
     names, is_first, is_empty = None, True, True
-    for number, row in tables.rows(lines, name, separator):
+    for number, row in tables.rows(lines, name, form):
         place = f"{name}, line {number}"
-        if not row:
+        if not any(cell.strip() for cell in row):
             yield None
-        elif is_first and _is_header(row, model, columns, header, place):
+        elif is_first and _is_header(row, model, columns, header):
             names = row
             _check_header(row, model, columns, place)
         else:
             is_empty = False
-            yield check(_example(row, model, columns, names, separator, place), model, place)
+            yield check(_example(row, model, columns, names, form, place), model, place)
         is_first &= not row
     if is_empty:
         raise UserError(f"{name} holds no example: give one on each line, or one by flags")
 
 
-def _first_line(lines):
-    """Returns (the lines without byte order mark, the first line that is not blank)."""
+def of_flags(typed, model):
+    """Yields the examples that flags give, like `read`.
+
+    Args:
+        typed: dict from input to its value, or to the list of values of a flag that is repeated. A
+            flag that is given once is used for all examples.
+        model: Model.
+    """
+    place = ", ".join(f"--{name}" for name in typed)
+    lists = {name: v for name, v in typed.items() if isinstance(v, list) and name != "options"}
+    counts = {name: len(values) for name, values in lists.items() if len(values) > 1}
+    if len({*counts.values()}) > 1 or (counts and "options" in typed):
+        received = ", ".join(f"{len(values)} times --{name}" for name, values in lists.items())
+        raise UserError(
+            f"flags of several examples are given equally often, and only one question with "
+            f"--options. Received: {received}"
+        )
+    for number in range(max(counts.values(), default=1)):
+        given = {name: values[number if name in counts else 0] for name, values in lists.items()}
+        yield check(typed | given, model, place)
+
+
+def sentences(path, model, columns):
+    """The sentences of a file with one word on each line, for a model that labels words.
+
+    Args:
+        path: str.
+        model: Model.
+        columns: dict, as of `read`.
+
+    Returns:
+        list as `read` yields; None if the file has texts, or JSON objects.
+    """
+    from albert_tf import files
+    from albert_tf.tasks import ner
+
+    start = files.read_bytes(path).removeprefix(codecs.BOM_UTF8).lstrip()
+    if start.startswith((b"{", b"[")):
+        return None
+    wanted = _numbers(columns).get("text")
+    if wanted is None:
+        wanted = _numbers(model.of_training).get("text_column")
+        wanted = wanted or None  # 0 is the default: the column is recognised
+    found = ner.read_words(path)
+    rows = [ner.columns_of(found.lines[word.line - 1]) for word in found.words]
+    widths = {len(row) for row in rows}
+    is_list = widths == {1} and len(rows) > 1
+    if not (is_list or path.endswith(".conll") or _are_labelled(rows)):
+        return None
+    if wanted is not None and (isinstance(wanted, str) or max(widths) > wanted):
+        found = ner.read_words(path, ner.Columns(wanted))
+    print(f"{path} is read with a word on each line, in {len(found)} sentences", file=sys.stderr)
+    return [
+        check({"text": " ".join(w.text for w in words)}, model, f"{path}, line {words[0].line}")
+        for words in found
+    ]
+
+
+def _are_labelled(rows):
+    """Whether rows seem to be words with labels of a scheme, in the last of some columns."""
+    from albert_tf.tasks import tag_schemes
+
+    labels = {row[-1] for row in rows}
+    if len({len(row) for row in rows}) > 1 or "O" not in labels or len(rows[0]) == 1:
+        return False
+    try:
+        return bool(tag_schemes.find(labels).marks)
+    except UserError:
+        return False
+
+
+def _numbers(columns):
+    """Columns with numbers in place of str of digits."""
+    return {k: int(c) if isinstance(c, str) and c.isdecimal() else c for k, c in columns.items()}
+
+
+def _of_training(lines, name, model, delimiter):
+    """The columns that the training read, if the file has them and does not name the usual ones.
+
+    Returns:
+        dict, as the columns of `read`; empty if they are not to be used.
+    """
+    from albert_tf.tasks import tables
+
+    known = _numbers(model.of_training)
+    known = {key: known.get(f"{key}_column") for key in model.inputs}
+    known = {key: column for key, column in known.items() if column not in (None, "")}
+    if "text" not in known:
+        return {}
+    if lines[0].lstrip().startswith(b"{"):
+        first = [*parse_json(lines[0], name)]
+    else:
+        given = tables.parse_delimiter(delimiter or model.of_training.get("delimiter"))
+        form = _find_form(lines, name, model, [*known.values()], given)
+        texts = [line.decode(errors="replace") for line in lines[form.has_hint :]]
+        first = [cell.strip() for cell in next(tables.csv_rows(texts, form, strict=False), [])]
+    names = {column for column in known.values() if isinstance(column, str)}
+    numbers = [column for column in known.values() if isinstance(column, int)]
+    if {*model.required} <= {*first} or not names <= {*first}:
+        return {}
+    is_wide = len(first) > max([len(model.columns), *numbers])
+    return known if is_wide or not numbers else {}
+
+
+def _peek(lines, count):
+    """Returns (the lines without byte order mark, `count` of them from the first that has text)."""
     lines, blank = iter(lines), []
     for line in lines:
         line = line.removeprefix(codecs.BOM_UTF8)
+        if b"\r" in line and not line.endswith(b"\n"):  # it is the only line end of the file
+            first, *others = line.splitlines(keepends=True)
+            line, lines = first, itertools.chain(others, lines)
         if line.strip(b"\r\n"):
-            return itertools.chain(blank, [line], lines), line
+            found = [line, *itertools.islice(lines, count - 1)]
+            return itertools.chain(blank, found, lines), found
         blank.append(line)
-    return blank, b""
+    return blank, [b""]
+
+
+def _find_form(lines, name, model, columns, delimiter):
+    """The tables.Form of a file, from its first lines: with tabs if these may be plain texts."""
+    from albert_tf.tasks import tables
+
+    first = lines[0]
+    if first.lstrip().startswith(b"{") and not delimiter:
+        return tables.TABS  # `_example` parses JSON
+    wanted = columns or model.required
+    form = tables.find_form(b"".join(lines), name, wanted, delimiter, quoted_tabs=b"\t" in first)
+    if delimiter or form.has_hint or form.separator == "\t" or name.endswith(".csv"):
+        return form
+    cells = next(tables.csv_rows([first.decode(errors="replace")], form, strict=False), [])
+    names = {column for column in wanted if isinstance(column, str)}
+    is_table = names <= {*cells} and (names or max(wanted) > 0)
+    return form if is_table and len(cells) > 1 else tables.TABS
 
 
 def _check_columns(columns, model, header):
@@ -135,27 +280,16 @@ def _check_columns(columns, model, header):
         raise UserError("--noheader: there are no names, so give columns by number, from 0")
 
 
-def _is_header(row, model, columns, header, place):
+def _is_header(row, model, columns, header):
     if header is not None:
         return header
+    if row[0].lstrip().startswith("{"):  # a JSON object
+        return False
     if columns:
-        return any(isinstance(column, str) for column in columns.values())
-    if {*model.required} <= {*row}:
-        return True
-    is_json = row[0].lstrip().startswith("{")
-    cells = row if len(row) > 1 or is_json else row[0].split(",")
-    named = [cell for cell in cells if cell.strip().lower() in USUAL_NAMES]
-    if named:
-        raise UserError(
-            f"{place}: {named[0]!r} seems to be the name of a column, and none is named "
-            f"{model.columns[0]}: give --text_column, or --noheader if the line is an example"
-        )
-    if model.optional and len(row) == 2 and row[0].strip().isdecimal():
-        raise UserError(
-            f"{place}: the first column seems to be an id: give --text_column=1 --id_column=0, or "
-            "--noheader if it is a text"
-        )
-    return False
+        from albert_tf.tasks import tables
+
+        return any(isinstance(c, str) for c in columns.values()) or tables.is_numbering(row)
+    return {*model.required} <= {*row}
 
 
 def _check_header(names, model, columns, place):
@@ -177,18 +311,14 @@ def _check_header(names, model, columns, place):
         )
 
 
-def _example(row, model, columns, names, separator, place):
+def _example(row, model, columns, names, form, place):
     """Converts a line to a dict: a JSON object, or columns with given or usual names."""
-    if separator == "\t" and row[0].lstrip().startswith("{"):
-        if columns:
-            raise UserError(
-                f"{place}: a line that begins with {{ is a JSON object, which has keys and no "
-                "columns: leave out --text_column"
-            )
+    if form.separator == "\t" and row[0].lstrip().startswith("{"):
         try:
-            return parse_json("\t".join(row), place)
+            found = parse_json("\t".join(row), place)
         except UserError as error:
             raise UserError(f"{error}. A text that begins with {{ has to stand in JSON") from error
+        return _of_keys(found, columns, place) if columns else found
     if names and len(row) != len(names):
         raise UserError(f"{place}: {len(row)} columns, but the header has {len(names)}")
     if columns:
@@ -205,15 +335,34 @@ def _example(row, model, columns, names, separator, place):
     usual = model.columns
     if not names and not len(model.required) <= len(row) <= len(usual):
         raise UserError(
-            f"{place}: {len(usual)} columns are expected, with {SEPARATORS[separator]} between "
-            f"them: {', '.join(usual)}. Received: {len(row)}. A first line with these names says "
+            f"{place}: {len(usual)} columns are expected, with {form}: {', '.join(usual)}. "
+            f"Received: {len(row)}. A first line with these names says "
             "which columns they are"
             + (", and so does --text_column" if {*model.inputs} <= {"text", "text_pair"} else "")
         )
     found = dict(zip(names or usual, row, strict=bool(names)))
     if "options" in model.inputs:
-        found["options"] = [found.pop(name) for name in model.option_columns]
+        options = [found.pop(name, "") for name in model.option_columns]
+        while len(options) > (model.fewest_options or model.num_options) and not options[-1]:
+            options.pop()
+        found["options"] = options
     return found
+
+
+def _of_keys(found, columns, place):
+    """The keys of a JSON object that columns name."""
+    numbers = [column for column in columns.values() if isinstance(column, int)]
+    if numbers:
+        raise UserError(
+            f"{place}: a line that begins with {{ is a JSON object, which has keys and no column "
+            f"{numbers[0]}: give --text_column a key, or leave it out"
+        )
+    missing = [column for column in columns.values() if column not in found]
+    if missing:
+        raise UserError(
+            f"{place}: the JSON object has no key {', '.join(missing)}; it has {', '.join(found)}"
+        )
+    return {key: found[column] for key, column in columns.items()}
 
 
 def check(example, model, place):
@@ -232,6 +381,8 @@ def check(example, model, place):
     """
     for name in model.optional:
         example.setdefault(name, "")
+    if model.is_of_words:
+        _join_words(example)
     for name, value in example.items():
         _check_key(name, model, place)
         check_json(name, value, place)
@@ -243,9 +394,35 @@ def check(example, model, place):
         texts = value if name == "options" and isinstance(value, list) else [value]
         if not all(isinstance(text, str) for text in texts):
             raise UserError(f"{place}: {name} must be text. Received: {reprlib.repr(value)}")
-        if name == "options" and len(texts) != count:
-            raise UserError(f"{place}: {count} options are expected. Received: {len(texts)}")
+        fewest = model.fewest_options or count
+        if name == "options" and not fewest <= len(texts) <= count:
+            expected = f"{fewest} to {count}" if fewest < count else count
+            raise UserError(f"{place}: {expected} options are expected. Received: {len(texts)}")
+        if name not in ("text_pair", "options") and not _has_content(value):
+            raise UserError(
+                f"{place}: {name} has no content. Received: {value!r}. Leave a line of a file "
+                "blank where nothing is to be predicted"
+            )
+    if "context" in model.inputs:
+        from albert_tf.tasks.squad import questions
+
+        questions.check_not_swapped(example["question"], example["context"], place)
     return {name: example.pop(name) for name in model.inputs}, example, place
+
+
+def _join_words(example):
+    """Makes a text of a list of words, which may be its `text` or stand under a usual key."""
+    for key in ("text", *_WORD_LISTS):
+        words = example.get(key)
+        if isinstance(words, list) and all(isinstance(word, str) for word in words):
+            if "text" not in example or key == "text":
+                example["text"] = " ".join(example.pop(key))
+            return
+
+
+def _has_content(text):
+    """Whether a text has a character that is visible."""
+    return any(char.isprintable() and not char.isspace() for char in text)
 
 
 def _check_key(name, model, place):

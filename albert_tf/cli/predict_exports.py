@@ -60,7 +60,8 @@ def of_export(directory, embeddings):
             yield embeddings_of(row, embeddings) if embeddings else prediction(row, labels)
 
     optional = INPUTS[1:2] if embeddings and "text_pair" in inputs else ()
-    return Model(inputs, optional, outputs, num_options, predict)
+    is_of_words = "words" in outputs
+    return Model(inputs, optional, outputs, num_options, predict, is_of_words=is_of_words)
 
 
 def _run(directory, function, inputs, examples):

@@ -8,69 +8,95 @@ cleaned in the same way. Once the project is installed, `albert-spm` is the same
 """
 
 import signal
+import unicodedata
+from collections import Counter
 
-from absl import flags, logging
+from absl import logging
 
-from albert_tf import options
+from albert_tf import options, resolve
 from albert_tf.cli import flag_groups, launch
 from albert_tf.errors import UserError, handling_signals
-
-FLAGS = flags.FLAGS
 
 
 def define_flags():
     """Defines the script's flags; those for training have SentencePiece's names."""
+    # A vocabulary of the released models lacks accents; a new one need not.
+    flag_groups.define(options.Corpus, strip_accents=False)
     flag_groups.define(
-        options.Corpus, options.TextFormat, options.SentencePieceFile, options.SentencePiece
+        options.TextFormat,
+        options.CasingLanguage,
+        options.SentencePieceFile,
+        options.SentencePiece,
     )
 
 
-def read_sentences(paths, form, skipped):
+def read_sentences(paths, form, clean_up, skipped, read):
     """Yields the cleaned sentences of text files, with a progress bar.
 
     Args:
         paths: list of str.
         form: text_files.Format.
-        skipped: list, to which the numbers of lines are added that are not UTF-8.
+        clean_up: CleanUp.
+        skipped: Counter, to which the numbers of lines that are left out are added, by reason.
+        read: callable, gets the lines before and after the clean-up.
     """
     from albert_tf import progress
     from albert_tf.corpus import text_files
-    from albert_tf.text import tokenization
 
+    has_text = False
     with progress.bar("reading", text_files.total_size(paths), "B") as bar:
         for chunk in text_files.chunks(paths, form):
-            lines, numbers = text_files.sentences(chunk)
-            skipped += numbers
-            yield from tokenization.preprocess_lines(
-                lines, FLAGS.do_lower_case, FLAGS.strip_accents
-            )
+            lines, left_out = text_files.sentences(chunk)
+            skipped.update({reason: len(numbers) for reason, numbers in left_out.items()})
+            cleaned = clean_up.lines(lines)
+            read(lines, cleaned)
+            yield from cleaned
+            has_text = has_text or any(lines)
             bar.update(len(chunk.content))
+    text_files.check_not_empty(has_text, paths, skipped)
 
 
-def main(_):
+def main(given):
     """Trains the model, writes it and prints a summary."""
-    flag_groups.check_exist("input_file")
-    if not FLAGS.model_prefix or FLAGS.model_prefix.endswith("/"):
+    flag_groups.check_paths(given)
+    if not given.model_prefix or given.model_prefix.endswith("/"):
         raise UserError(
-            f"--model_prefix={FLAGS.model_prefix}: give a name for the files, such as dir/spm"
+            f"--model_prefix={given.model_prefix}: give a name for the files, such as dir/spm"
         )
 
     import tensorflow as tf
 
-    from albert_tf import files
+    from albert_tf import files, vocabulary_record
     from albert_tf.corpus import text_files
-    from albert_tf.text import sentencepiece_training
+    from albert_tf.text import clean_up, losses, sentencepiece_training
 
-    settings = flag_groups.values_of(options.SentencePiece)
-    form = flag_groups.values_of(text_files.Format)
-    input_files = files.expand_patterns(FLAGS.input_file, "input_file")
-    outputs = [f"{FLAGS.model_prefix}{ending}" for ending in (".vocab", ".model")]
+    settings = given.values_of(options.SentencePiece)
+    has_table = settings.normalization_rule_name != "identity"
+    cleaning = clean_up.CleanUp(
+        given.do_lower_case,
+        given.strip_accents,
+        decomposes=given.strip_accents or has_table,
+        casing_language=given.casing_language,
+    )
+    sentencepiece_training.check_symbols(settings.user_defined_symbols, cleaning)
+    form = given.values_of(text_files.Format)
+    input_files = files.expand_patterns(given.input_file, "input_file")
+    outputs = [f"{given.model_prefix}{ending}" for ending in (".vocab", ".model")]
     for path in outputs:
         files.check_file_writable(path, "model_prefix")
-    skipped, is_split = [], form.input_format != "sentences"
-    sentences = read_sentences(input_files, form, skipped)
+    skipped, is_split = Counter(), form.input_format != "sentences"
+    table = sentencepiece_training.table_of(settings.normalization_rule_name)
+    meter, lost, characters = losses.Losses(cleaning, table), Counter(), Counter()
+
+    def read(lines, cleaned):
+        lost.update(meter.count(lines))
+        characters.update(unicodedata.normalize("NFC", "\n".join(cleaned)))
+
+    sentences = read_sentences(input_files, form, cleaning, skipped, read)
     sample = sentencepiece_training.Sample(sentences, settings, is_split)
-    note = f"; skipped: {len(skipped)} lines that are not UTF-8" if skipped else ""
+    note = "".join(
+        f"; skipped: {count} {text_files.LEFT_OUT[reason]}" for reason, count in skipped.items()
+    )
     print(
         f"training on {len(sample.kept)} of {sample.read} sentences{sample.left_out()}"
         f"{note}; --verbosity=0 shows SentencePiece's own messages",
@@ -78,12 +104,18 @@ def main(_):
     )
     with handling_signals(signal.SIG_DFL):  # Python's handlers would wait for SentencePiece
         model = sentencepiece_training.train(sample.kept, settings, logging.level_info())
+    model = vocabulary_record.add(model, cleaning)
     contents = [sentencepiece_training.vocabulary_text(model).encode(), model]
     with files.replacing(*outputs) as names:
         for name, content in zip(names, contents, strict=True):
             with tf.io.gfile.GFile(name, "wb") as file:
                 file.write(content)
-    print(f"{outputs[-1]}: {settings.vocab_size} pieces")
+    records = vocabulary_record.values_of(cleaning).items()
+    shown = " ".join(resolve.as_flag(name, value) for name, value in records)
+    print(f"{outputs[-1]}: {settings.vocab_size} pieces; it records {shown}")
+    unknown = sentencepiece_training.unknown_characters(model, characters)
+    for sentence in losses.sentences(lost, unknown):
+        print(f"warning: {sentence}")
 
 
 def run():

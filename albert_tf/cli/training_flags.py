@@ -1,135 +1,149 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of a training run from flags; for pre-training also masks and vocabulary."""
+"""Options of a training run from settings; for pre-training also masks and vocabulary."""
 
 import contextlib
 import itertools
+import math
 import os
 import sys
 
-from absl import flags
-
-from albert_tf import files, models, options
-from albert_tf.api import minimal_pairs
+from albert_tf import files, models, options, resolve
 from albert_tf.checkpoints import run_directory, source
-from albert_tf.cli import flag_groups, launch
+from albert_tf.cli import launch, model_flags
 from albert_tf.errors import UserError
 from albert_tf.records import graph_masking, record_files
 from albert_tf.text import tokenization
-from albert_tf.training import finetuning
+from albert_tf.training import finetuning, run_settings
 
-FLAGS = flags.FLAGS
 POINTS = 100  # least number of points of a curve if the interval is not given
 _BATCHES_PER_BUCKET = 10  # in a shuffle window, so that few batches mix lengths
 
 
-def settings_of(kind, config, tokenizer, *, train_steps, warmup_steps, **others):
-    """Makes the settings of a run from the flags, with the content of run.json if it trains.
+def options_of(kind, model, tokenizer, *, train_steps, warmup_steps, **others):
+    """Makes the options of a run, with the content of run.json if it trains.
 
     Args:
         kind: class, options.FineTuning or options.Pretraining.
-        config: AlbertConfig.
+        model: model_flags.Model.
         tokenizer: FullTokenizer; None if unknown.
         train_steps: int, updates to train for, or the step that ends a wait for checkpoints.
         warmup_steps: int.
-        **others: further values, or replacements for values of flags.
+        **others: further values, or replacements for settings.
     """
-    values = {"train_steps": train_steps, "warmup_steps": warmup_steps} | others
-    if FLAGS.steps_per_loop is None and FLAGS["iterations_per_loop"].using_default_value:
-        interval = min(max(train_steps // POINTS, 1), FLAGS.iterations_per_loop)
-        values["steps_per_loop"] = interval
-    if FLAGS.do_train:
-        values["record"] = _record(config, tokenizer)
+    settings = model.settings
+    values = {"train_steps": train_steps, "warmup_steps": warmup_steps, "source": model.source}
+    if settings.origin("iterations_per_loop") == resolve.DEFAULT:
+        interval = min(max(train_steps // POINTS, 1), settings.iterations_per_loop)
+        values["iterations_per_loop"] = interval
+    if settings.do_train and _evaluates_by_epoch(settings):
+        interval = math.ceil(train_steps / settings.num_train_epochs)
+        values["save_checkpoints_steps"] = interval
+        print(f"A checkpoint is written after each epoch, every {interval} updates.")
+    if settings.do_train:
+        values["record"] = record = _record(settings, model.config, tokenizer)
+        if model.resumes:
+            step = run_directory.step_of(model.source.checkpoint)
+            run_settings.check_done(model.source, step, train_steps, record)
         if warmup_steps >= train_steps:
             print(
                 f"Warning: the warm-up of {warmup_steps} updates does not end before the training, "
                 f"of {train_steps}: --learning_rate is never reached."
             )
-    return flag_groups.values_of(kind, **values)
+    return settings.values_of(kind, **values | others)
 
 
-def _record(config, tokenizer):
-    """Makes the RunSettings of the flags, a config and a tokenizer, which may be None."""
-    own = sorted(flag_groups.own_flags(), key=lambda flag: flag.name)
-    own = [flag for flag in own if flag.subject != options.NO_EFFECT and flag.value is not None]
-    given = {flag.name: flag.value for flag in own if flag.value == flag.value}  # JSON has no nan
-    # Without flags whose defaults do nothing in this run: a script may refuse them if typed.
-    idle = [flag.name for flag in flag_groups.idle_flags()]
-    idle += ["train_step"] * ("num_train_epochs" in given)
-    if FLAGS["iterations_per_loop"].using_default_value:  # `settings_of` takes another interval
-        idle.append("iterations_per_loop")
-    for name in idle:
-        given.pop(name, None)
-    text = {name: FLAGS[name].value for name in run_directory.TEXT_FLAGS if name in FLAGS}
-    vocabulary, path = None, FLAGS.spm_model_file or FLAGS.vocab_file
-    is_sentencepiece = bool(FLAGS.spm_model_file)
+def _evaluates_by_epoch(settings):
+    """Whether epochs are given, and no interval of checkpoints (bool)."""
+    is_given = "num_train_epochs" in settings and settings.typed("num_train_epochs")
+    return bool(is_given) and settings.origin("save_checkpoints_steps") == resolve.DEFAULT
+
+
+def _record(settings, config, tokenizer):
+    """Makes the RunSettings of a resolved command, a config and a tokenizer, which may be None."""
+    flags = settings.effective()
+    if settings.origin("iterations_per_loop") == resolve.DEFAULT:  # another interval is taken
+        del flags["iterations_per_loop"]
+    if _evaluates_by_epoch(settings):
+        del flags["save_checkpoints_steps"]
+    if settings.origin("seed") == resolve.RECORD:  # it stays, whether the start had the flag or not
+        flags.pop("seed", None)
+    text = {name: settings.get(name) for name in run_directory.TEXT_FLAGS if name in settings}
+    vocabulary, name = None, "spm_model_file" if settings.spm_model_file else "vocab_file"
+    path = settings.get(name)
     if tokenizer:
         text |= tokenizer.casing
-        path, is_sentencepiece = tokenizer.path, tokenizer.is_sentencepiece
+        path = tokenizer.path
+        name = "spm_model_file" if tokenizer.is_sentencepiece else "vocab_file"
     if path:
         path = path if "://" in path else os.path.abspath(path)
-        flag = "spm_model_file" if is_sentencepiece else "vocab_file"
-        vocabulary = run_directory.Vocabulary(flag, path, run_directory.sha256(path))
+        vocabulary = run_directory.Vocabulary(name, path, run_directory.sha256(path))
     return run_directory.RunSettings(
-        flags=given, config=config.to_dict(), text=text, vocabulary=vocabulary
+        flags=flags, config=config.to_dict(), text=text, vocabulary=vocabulary
     )
 
 
-def check_directory():
+def check_directory(settings):
     """Raises UserError if a training in --output_dir would mix with another model."""
-    if FLAGS.output_dir.rstrip("/") in models.paths():
+    output_dir = settings.output_dir
+    if output_dir.rstrip("/") in models.paths():
         raise UserError(
-            f"--output_dir={FLAGS.output_dir} is the name of a packaged model, and later commands "
-            f"could mean either: give another directory, such as output/{FLAGS.output_dir}"
+            f"--output_dir={output_dir} is the name of a packaged model, and later commands "
+            f"could mean either: give another directory, such as output/{output_dir}"
         )
-    folder = run_directory.RunDirectory(FLAGS.output_dir)
-    has_trials = "num_trials" in FLAGS and FLAGS.num_trials > 1  # each has its own directory
-    if FLAGS.do_train and not has_trials and not folder.latest and (folder.best or folder.results):
+    folder = run_directory.RunDirectory(output_dir)
+    has_trials = (settings.get("num_trials") or 1) > 1  # each has its own directory
+    if (
+        settings.do_train
+        and not has_trials
+        and not folder.latest
+        and (folder.best or folder.results)
+    ):
         raise UserError(
-            f"--output_dir={FLAGS.output_dir} holds the results of a training or evaluation, but "
+            f"--output_dir={output_dir} holds the results of a training or evaluation, but "
             "no checkpoint to resume from: give another directory, or delete this one"
         )
     trials = folder.file(finetuning.TRIALS)
     if has_trials and (folder.latest or (folder.best and not files.read_text(trials))):
         raise UserError(
-            f"--output_dir={FLAGS.output_dir} holds a training without --num_trials, and the best "
+            f"--output_dir={output_dir} holds a training without --num_trials, and the best "
             "trial would take the place of its best checkpoint: give another directory"
         )
+    files.check_writable(output_dir, "output_dir")
 
 
-def read_length_buckets():
+def length_buckets(settings):
     """Lengths to which batches are cut: tuple of int that ends in --max_seq_length; or None.
 
-    A resumed training without the flag takes the lengths of its record.
+    Args:
+        settings: resolve.Resolved.
 
     Raises:
         UserError: --length_buckets is invalid.
     """
-    if FLAGS.do_train and FLAGS.length_buckets is None:
-        resumed = run_directory.RunDirectory(FLAGS.output_dir).resumed
-        FLAGS.length_buckets = resumed and resumed.flags.get("length_buckets")
-    if not FLAGS.length_buckets:
+    lengths, longest = settings.length_buckets, settings.max_seq_length
+    if not lengths:
         return None
-    given = ",".join(FLAGS.length_buckets)
-    if not all(part.isdecimal() for part in FLAGS.length_buckets):
+    given = ",".join(lengths)
+    if not all(part.isdecimal() for part in lengths):
         raise UserError(f"--length_buckets={given} must be whole numbers with commas between")
-    bounds = (*map(int, FLAGS.length_buckets), FLAGS.max_seq_length)
+    bounds = (*map(int, lengths), longest)
     if bounds[-2] == bounds[-1]:
         bounds = bounds[:-1]
     if bounds[0] < 1 or any(low >= high for low, high in itertools.pairwise(bounds)):
         raise UserError(
             f"--length_buckets={given} must be ascending, above 0 and at most --max_seq_length="
-            f"{FLAGS.max_seq_length}"
+            f"{longest}"
         )
-    wanted = _BATCHES_PER_BUCKET * len(bounds) * FLAGS.train_batch_size
-    if FLAGS.shuffle_buffer_size == 1:
+    wanted = _BATCHES_PER_BUCKET * len(bounds) * settings.train_batch_size
+    if settings.shuffle_buffer_size == 1:
         raise UserError(
             "--length_buckets groups the records that are shuffled together: give a larger "
             f"--shuffle_buffer_size than 1, such as {wanted}"
         )
-    if FLAGS.shuffle_buffer_size < wanted:
+    if settings.shuffle_buffer_size < wanted:
         print(
-            f"Warning: --shuffle_buffer_size={FLAGS.shuffle_buffer_size} holds few batches of each "
-            f"length, so that many batches are of several: at least {wanted} is better."
+            f"Warning: --shuffle_buffer_size={settings.shuffle_buffer_size} holds few batches of "
+            f"each length, so that many batches are of several: at least {wanted} is better."
         )
     return bounds
 
@@ -137,85 +151,49 @@ def read_length_buckets():
 # --- Pre-training --------------------------------------------------------------------------------
 
 
-def read_pairs(config, tokenizer):
-    """A callable that measures the model on --minimal_pairs_file; None without the flag.
+def masking(model, made_by):
+    """Makes a graph_masking.Masking; None without --masked_lm_budget.
 
     Args:
-        config: AlbertConfig.
-        tokenizer: FullTokenizer that made the records; None if unknown.
-    """
-    if not FLAGS.minimal_pairs_file:
-        return None
-
-    tokenizer = _checked_tokenizer(config, tokenizer)
-    if not tokenizer:
-        raise UserError(
-            "--minimal_pairs_file needs the vocabulary of the records, which their summary does "
-            "not tell: give --spm_model_file or --vocab_file"
-        )
-    paths = files.expand_patterns(FLAGS.minimal_pairs_file, "minimal_pairs_file")
-    paradigms = minimal_pairs.read(paths, FLAGS.pairs_per_paradigm)
-    return minimal_pairs.of_training(config, tokenizer, FLAGS.max_seq_length, paradigms)
-
-
-def read_masking(config, made_by):
-    """Makes a graph_masking.Masking from the flags; None without --masked_lm_budget.
-
-    Args:
-        config: AlbertConfig, whose vocabulary must be large enough for the records.
+        model: model_flags.Model, whose vocabulary must be large enough for the records.
         made_by: FullTokenizer that made the records; None if unknown.
 
     Raises:
         UserError: the vocabulary is too large for the model, or has no [MASK].
     """
-    if not FLAGS.masked_lm_budget:
+    settings = model.settings
+    budget = settings.masked_lm_budget
+    if not budget:
         return None
-    tokenizer = _checked_tokenizer(config, made_by)
-    wanted = round(FLAGS.masked_lm_budget * FLAGS.max_seq_length)
-    if wanted > FLAGS.max_predictions_per_seq:
+    tokenizer = made_by or tokenization.FullTokenizer(
+        vocab_file=settings.vocab_file, spm_model_file=settings.spm_model_file
+    )
+    model.config.check_vocabulary(tokenizer)
+    wanted = round(budget * settings.max_seq_length)
+    if wanted > settings.max_predictions_per_seq:
         print(
-            f"Of a whole sequence, {FLAGS.max_predictions_per_seq} pieces are masked, and not "
-            f"--masked_lm_budget={FLAGS.masked_lm_budget} of them: --max_predictions_per_seq="
-            f"{wanted} would do."
+            f"Of a whole sequence, {settings.max_predictions_per_seq} pieces are masked, and not "
+            f"--masked_lm_budget={budget} of them: --max_predictions_per_seq={wanted} would do."
         )
     return graph_masking.Masking(
-        flag_groups.values_of(options.Instances, masked_lm_prob=FLAGS.masked_lm_budget),
-        tokenizer.special_ids(with_mask=True),
+        settings.values_of(options.Instances, masked_lm_prob=budget),
+        tokenizer.special_ids(with_mask=True),  # raises if the vocabulary has none
         tokenizer.vocab_size,
     )
 
 
-def _checked_tokenizer(config, made_by):
-    """The FullTokenizer of the records, or else of the flags; None if neither is known.
-
-    Args:
-        config: AlbertConfig, whose vocabulary must be large enough.
-        made_by: FullTokenizer that made the records; None if unknown.
-
-    Raises:
-        UserError: the vocabulary is too large, or has no [MASK].
-    """
-    if not (made_by or FLAGS.spm_model_file or FLAGS.vocab_file):
-        return None
-    tokenizer = made_by or tokenization.FullTokenizer(
-        vocab_file=FLAGS.vocab_file, spm_model_file=FLAGS.spm_model_file
-    )
-    config.check_vocabulary(tokenizer)
-    tokenizer.special_ids(with_mask=True)  # raises if the vocabulary has none
-    return tokenizer
-
-
-def tokenizer_of_records(paths):
+def tokenizer_of_records(paths, typed):
     """The FullTokenizer that made record files; None if unknown, gone or changed.
 
-    A vocabulary that the flags name takes the place of the one in the summary, which may be gone.
+    A vocabulary that is typed takes the place of the one in the summary, which may be gone.
 
     Args:
         paths: list of str.
+        typed: dict of name in VOCABULARY_FLAGS -> path.
 
     Raises:
-        UserError: two files were made with different vocabularies or casing, or the flags name
-            another vocabulary.
+        UserError: two files were made with different vocabularies or casing, or another
+            vocabulary is typed.
     """
     made = {}  # fingerprint -> (the first file, arguments)
     for path, (arguments, fingerprint) in record_files.tokenizers_of(paths).items():
@@ -226,9 +204,8 @@ def tokenizer_of_records(paths):
             f"{first} was made with {ours} and {other} with {theirs}: one model reads records of "
             "one vocabulary and one casing. Make them again with the same flags"
         )
-    names = run_directory.VOCABULARY_FLAGS
-    given = {name: value for name, value in flag_groups.given(names).items() if value}
-    replaced = dict.fromkeys(names) | given if given else {}
+    given = {name: value for name, value in typed.items() if value}
+    replaced = dict.fromkeys(run_directory.VOCABULARY_FLAGS) | given if given else {}
     for fingerprint, (path, arguments) in made.items():
         with contextlib.suppress(UserError, TypeError):  # vocabulary gone, or summary damaged
             tokenizer = tokenization.FullTokenizer(**arguments | replaced)
@@ -242,74 +219,87 @@ def tokenizer_of_records(paths):
     return None
 
 
-def check_weights(tokenizer):
-    """Raises UserError if the weights to start from or to evaluate have another vocabulary.
-
-    The settings of a run that goes on are compared when it is resumed.
+def check_records(model, tokenizer):
+    """Raises UserError if the weights have another vocabulary or casing than the records.
 
     Args:
+        model: model_flags.Model.
         tokenizer: FullTokenizer of the records; None if unknown.
     """
-    trained = run_directory.RunDirectory(FLAGS.output_dir).trained
-    path = trained or FLAGS.init_checkpoint
-    if not (tokenizer and path) or (trained and FLAGS.do_train):
+    settings, found = model.settings, model.source
+    if not (tokenizer and found):
         return
-    found = source.find(path)
-    choice = source.Choice(found, tokenizer.casing, vocabulary_path=tokenizer.path)
-    try:
-        _ = choice.tokenizer_arguments
-    except UserError as error:
+    made = tokenizer.casing | {source.vocabulary_flag(tokenizer.path): tokenizer.path}
+    wrong = resolve.contradictions(made, settings.facts, key=source.key)
+    if wrong and not settings.allow_changes_on_resume:
         raise UserError(
-            f"--input_file does not fit {found.directory}: {error}. Make the records with the "
-            "vocabulary and casing of the model"
-        ) from error
+            f"--input_file does not fit {found.directory}: {'; '.join(wrong)}. Make the records "
+            f"with the vocabulary and casing of the model; {model_flags.TO_GO_ON}"
+        )
 
 
 # --- Fine-tuning ---------------------------------------------------------------------------------
 
 
-def fine_tune(data, config, *, record_flags, do_eval, **values):
-    """Trains, evaluates, predicts and exports as the flags say.
+def fine_tune(data, model, *, record_flags, do_eval, **values):
+    """Trains, evaluates, predicts and exports as the settings say.
 
     Args:
         data: tasks.base.DataSet.
-        config: AlbertConfig.
+        model: model_flags.Model.
         record_flags: dict of split -> name of the flag for the file of its records.
         do_eval: bool, whether to evaluate.
-        **values: values that are not flags, and replacements for flags, as in
-            `settings_of`; by default the number of updates is that of --train_step
-            or --num_train_epochs.
+        **values: values that are not flags, and replacements for settings, as in `options_of`; by
+            default the number of updates is that of --train_step or --num_train_epochs.
 
     Raises:
-        UserError: the model was trained for another task, or an output cannot be written.
+        UserError: the model was trained for other labels, or an output cannot be written.
     """
-    if data.task.kind:
-        given = None if FLAGS.do_train else FLAGS.init_checkpoint
-        source.check_task(data.task.kind, FLAGS.output_dir, given)
-    check_directory()
-    for flag in ("output_dir", "export_dir", "cached_dir", "glue_submission_dir"):
-        if flag in FLAGS and FLAGS[flag].value:
-            files.check_writable(FLAGS[flag].value, flag)
+    settings, kind = model.settings, data.task.kind
+    if kind:
+        wrong = resolve.contradictions({"labels": kind.labels}, settings.facts)
+        if wrong:
+            raise UserError(f"{wrong[0]}: give these labels, or another --output_dir")
+    check_directory(settings)
+    for name, row in settings.rows.items():
+        if row.columns["path"] == "output" and name.endswith("_dir") and settings.get(name):
+            files.check_writable(settings.get(name), name)
     for split, flag in record_flags.items():
         files.check_file_writable(data.record_file(split), flag)
-    values["length_buckets"] = read_length_buckets()  # before features are made
-    strategy = launch.set_up_devices()
+    values["length_buckets"] = length_buckets(settings)  # before features are made
+    if settings.distribution_strategy == "multi_worker_mirrored":
+        raise UserError(
+            f"--distribution_strategy={settings.distribution_strategy} is for run_pretraining.py: "
+            "fine-tune on one machine, with mirrored if it has several GPUs"
+        )
+    strategy = launch.set_up_devices(settings)
     if "train_steps" not in values:
-        values |= {"train_steps": _train_steps(data), "warmup_steps": FLAGS.warmup_step}
-    if FLAGS.do_train:
-        values["init_checkpoint"] = FLAGS.init_checkpoint or FLAGS.albert_hub_module_handle
-    tokenizer = data.task.text.tokenizer
+        values |= {
+            "train_steps": _train_steps(data, settings),
+            "warmup_steps": settings.warmup_step,
+        }
+    if settings.origin("init_checkpoint") == resolve.TYPED and model.source:
+        values["init_checkpoint"] = model.source.checkpoint
+    elif settings.do_train:
+        values["init_checkpoint"] = settings.init_checkpoint or settings.albert_hub_module_handle
     if not do_eval:  # another process may evaluate later, and until then all checkpoints stay
         values["keep_checkpoint_max"] = None
-    settings = settings_of(options.FineTuning, config, tokenizer, do_eval=do_eval, **values)
-    finetuning.fine_tune(data, config, settings, strategy)
+    tokenizer = data.task.text.tokenizer
+    made = options_of(options.FineTuning, model, tokenizer, do_eval=do_eval, **values)
+    if settings.do_train and do_eval and made.save_checkpoints_steps >= made.train_steps:
+        print(
+            f"Warning: the training of {made.train_steps} updates has one evaluation, at its end, "
+            f"so there is no better checkpoint to choose: --save_checkpoints_steps="
+            f"{max(made.train_steps // 5, 1)} would make it five"
+        )
+    finetuning.fine_tune(data, model.config, made, strategy)
 
 
-def _train_steps(data):
+def _train_steps(data, settings):
     """Number of updates according to --train_step or --num_train_epochs."""
-    if FLAGS.num_train_epochs is None:
-        return FLAGS.train_step
-    if not FLAGS.do_train:
+    if settings.num_train_epochs is None:
+        return settings.train_step
+    if not settings.do_train:
         return sys.maxsize  # only the timeout ends a wait for checkpoints
     count = sum(file.count for file in record_files.read_index(data.training_records.paths))
-    return finetuning.steps_of_epochs(count, FLAGS.train_batch_size, FLAGS.num_train_epochs)
+    return finetuning.steps_of_epochs(count, settings.train_batch_size, settings.num_train_epochs)

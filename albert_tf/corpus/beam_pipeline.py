@@ -10,6 +10,7 @@ draws. The last stage fetches tokens by requests: rows that say which tokens of 
 and where they belong. The answers are pieces of segments, which are grouped by block of records.
 """
 
+import collections
 import contextlib
 import io
 import itertools
@@ -104,7 +105,7 @@ class BeamRunner(contextlib.AbstractContextManager):
             result = pipeline.run()
             try:
                 state = result.wait_until_finish()
-            finally:  # else Dask's local cluster keeps running and, after an error, writing
+            finally:  # else Dask's local cluster would keep running and, after an error, writing
                 if client := getattr(result, "client", None):
                     client.close()
         except Exception as error:
@@ -144,8 +145,10 @@ class BeamRunner(contextlib.AbstractContextManager):
                 )
                 has_index = bool(tf.io.gfile.listdir(name))  # if not, all text files are empty
                 whole = corpus_files.documents_file(name)
-                found = len(corpus_files.open_corpus(whole).documents) if has_index else 0
-                corpus_files.check_not_empty(found, paths)
+                corpus = corpus_files.open_corpus(whole) if has_index else None
+                found = len(corpus.documents) if corpus else 0
+                counts = corpus.counts if corpus else collections.Counter()
+                text_files.check_not_empty(found, paths, counts)
         except BaseException:
             files.remove(tokens)
             raise
@@ -245,7 +248,8 @@ def _requests(plan, writer, wanted):
             np.stack([*common, a_length, b, b_end], axis=1),
         ]
     )
-    segments = segments[np.isin(segments[:, 0], list(wanted))]
+    is_empty = segments[:, _BEGIN] == segments[:, _END]  # the second segment if there is one
+    segments = segments[np.isin(segments[:, 0], list(wanted)) & ~is_empty]
     file, pieces = _by_file(segments, writer.planner.corpus.token_starts)
     order = np.argsort(file, kind="stable")
     file, pieces = file[order], pieces[order]

@@ -28,9 +28,9 @@ from albert_tf.corpus import (
     text_files,
 )
 from albert_tf.errors import UserError
-from albert_tf.records import input_pipeline, record_files
+from albert_tf.records import input_pipeline, record_files, schemas
 
-_FORMAT = 4  # of the work directory; raise it if files or random draws change
+_FORMAT = 5  # of the work directory; raise it if files or random draws change
 _NUM_LOGGED = 20
 # A sentence this many times longer than an instance is probably a text without line breaks.
 _FAR_LONGER = 4
@@ -86,7 +86,7 @@ def create(
     special_ids = tokenizer.special_ids(with_mask=True)
     form, selection = form or text_files.Format(), selection or options.Selection()
     named = {"output_file": outputs, "heldout_output_file": heldout_outputs}
-    _check_outputs(inputs, named, selection)
+    _check_outputs(inputs, named)
     encoder = line_encoder.LineEncoder(tokenizer, word_start)
     reading = {**dataclasses.asdict(form), "word_start": word_start}
     given = {
@@ -118,13 +118,14 @@ def create(
             vocabulary = special_ids, tokenizer.vocab_size
             counts, shards = _make(work, part, flag, names, settings, vocabulary, runner)
             corpus = corpus_files.open_corpus(part)
-            sizes = corpus.sizes(_FAR_LONGER * settings.max_pair_length)
+            sizes = corpus.sizes(settings.longest_line, _FAR_LONGER * settings.max_pair_length)
             summary = corpus_summary.Summary(
                 corpus.counts + dropped + sizes + counts,
                 corpus.unknown_pieces(),
                 corpus.first_skipped,
                 word_start,
                 is_split=form.input_format != "sentences",
+                pairs=settings.pairs,
                 seconds=time.monotonic() - started,
                 held_out=summary,
             )
@@ -169,16 +170,16 @@ def _parts(directory, selection, runner):
 
 
 def _make(work, part, flag, outputs, settings, vocabulary, runner):
-    """Makes a corpus' output files; returns (Counter of the records, figures of the files)."""
+    """Makes a corpus' output files; returns (Counter of the records, counts of the files)."""
     key = part.removeprefix(work), settings
     planner = stages.Planner(part, _state(work, "plans", *key), settings)
     corpus = corpus_files.open_corpus(part)
     items, total = planner.items(corpus), corpus.text_bytes * settings.dupe_factor
-    if missing := [item for item in items if not planner.figures(item)]:
+    if missing := [item for item in items if not planner.made(item)]:
         done = total * (1 - len(missing) / len(items))
         runner.run("planning", planner, missing, total, done)
-    planned = list(map(planner.figures, items))
-    counts = [figures["instances"] for figures in planned]
+    planned = list(map(planner.made, items))
+    counts = [plan["instances"] for plan in planned]
     if sum(counts) < len(outputs):
         raise _TooLittleText(
             f"--{flag}: {len(outputs)} files for {sum(counts)} records, but training needs "
@@ -187,14 +188,14 @@ def _make(work, part, flag, outputs, settings, vocabulary, runner):
     notes = _state(work, "notes", *key, list(map(_same_path, outputs)))
     writer = stages.RecordWriter(planner, counts, outputs, notes, *vocabulary)
     numbers = range(len(outputs))
-    if missing := [number for number in numbers if not writer.figures(number)]:
+    if missing := [number for number in numbers if not writer.made(number)]:
         runner.write_records(writer, missing, total)
     made = collections.Counter(files_kept=len(outputs) - len(missing))
-    for figures in planned:
-        made.update(figures)
-    shards = list(map(writer.figures, numbers))
-    for figures in shards:
-        made.update({name: figures[name] for name in ("instance_tokens", "predictions")})
+    for plan in planned:
+        made.update(plan)
+    shards = list(map(writer.made, numbers))
+    for shard in shards:
+        made.update({name: shard[name] for name in ("instance_tokens", "predictions")})
     return made, shards
 
 
@@ -244,10 +245,8 @@ def _remove_others(work, corpus_directory):
             files.remove(path)
 
 
-def _check_outputs(inputs, named, selection):
+def _check_outputs(inputs, named):
     """Checks the output files: dict from flag to list of str."""
-    if bool(named["heldout_output_file"]) != (selection.heldout_fraction > 0):
-        raise UserError("--heldout_fraction and --heldout_output_file need each other")
     taken = set(map(_same_path, inputs))
     for flag, path in [(flag, path) for flag, paths in named.items() for path in paths]:
         if _same_path(path) in taken:
@@ -268,9 +267,10 @@ def _log(path, tokenizer, settings):
     for number, batch in enumerate(batches.as_numpy_iterator()):
         length, count = int(batch["input_mask"].sum()), int(batch["masked_lm_weights"].sum())
         logging.info(
-            "instance %d: next_sentence_labels %d; %s; to predict: %s",
+            "instance %d: %s %s; %s; to predict: %s",
             number,
-            batch["next_sentence_labels"][0, 0],
+            schemas.ORDER_LABEL,
+            batch[schemas.ORDER_LABEL][0, 0] if schemas.ORDER_LABEL in batch else "none",
             " ".join(tokenizer.convert_ids_to_tokens(batch["input_ids"][0, :length].tolist())),
             " ".join(tokenizer.convert_ids_to_tokens(batch["masked_lm_ids"][0, :count].tolist())),
         )

@@ -17,7 +17,6 @@ import tensorflow as tf
 
 from albert_tf import files
 from albert_tf.corpus import line_encoder
-from albert_tf.errors import UserError
 from albert_tf.records import record_files
 
 _MOST_UNKNOWN = 100_000  # maximum number of different unknown pieces that are told apart
@@ -27,10 +26,10 @@ ARRAYS = TOKENS | INDEX
 ID_BYTES, TOKEN_BYTES = 4, 5  # per token, without and with opens_word
 _MOST_NAMED = 5
 _SENTENCES_TOGETHER = 1 << 20
-_FIGURES = "corpus.json"
+_CONTENT = "corpus.json"
 TOKENS_ENDING = "-tokens"  # of the directory of tokens that several machines write
 _COPIED_TOGETHER = 1 << 24  # bytes
-_MOST_COPIES = 6  # of remote files: the files of a corpus, and a plan
+_MOST_COPIES = 6  # of remote files at a time: the files of a corpus, and a plan
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +48,8 @@ class Corpus:
         piece_texts: list of str; "" stands for all pieces beyond the limit on different pieces.
         counts: Counter, the sum of the `counts` of all line_encoder.EncodedLines. It counts the
             whole text, including unused documents.
-        first_skipped: list of str, places of the first lines that were left out.
+        first_skipped: dict from the reason why lines were left out to list of str, the places of
+            the first of them.
         token_files: dict from path to number of tokens, in order. Each file holds ids, followed by
             opens_word.
     """
@@ -62,7 +62,7 @@ class Corpus:
     pieces: np.ndarray | None = None
     piece_texts: list = dataclasses.field(default_factory=list)
     counts: collections.Counter = dataclasses.field(default_factory=collections.Counter)
-    first_skipped: list = dataclasses.field(default_factory=list)
+    first_skipped: dict = dataclasses.field(default_factory=dict)
     token_files: dict = dataclasses.field(default_factory=dict)
 
     @property
@@ -89,16 +89,23 @@ class Corpus:
                     contents.append(file.read(ID_BYTES * (last - first)))
         return np.frombuffer(b"".join(contents), np.int32)
 
-    def sizes(self, longest):
+    def sizes(self, cut_from, longest):
         """Counter of documents, sentences and tokens, and of the unusual ones among them.
 
         Args:
-            longest: int, in tokens; longer sentences count as far too long.
+            cut_from: int, in tokens; longer sentences are cut into parts. 0 if none are.
+            longest: int, in tokens; longer sentences that are not cut count as far too long.
         """
         lengths = np.diff(self.documents)
+        single = self.documents[lengths[:, 0] == 1, 0]
+        if cut_from:
+            single = single[
+                np.diff(self.sentences[single[:, np.newaxis] + [0, 1]])[:, 0] <= cut_from
+            ]
+            longest = np.inf
         sizes = collections.Counter(
             documents=len(lengths),
-            documents_of_one_sentence=int(np.sum(lengths == 1)),
+            documents_of_one_sentence=len(single),
             sentences=int(lengths.sum()),
         )
         for first in range(0, len(self.sentences) - 1, _SENTENCES_TOGETHER):
@@ -146,7 +153,7 @@ def open_corpus(path):
             next to it: int64 [2, documents], the columns of `Corpus.documents`.
     """
     directory = os.path.dirname(path)
-    figures = files.read_json(os.path.join(directory, _FIGURES))
+    content = files.read_json(os.path.join(directory, _CONTENT))
     arrays = {name: open_array(_array_file(directory, name), kind) for name, kind in ARRAYS.items()}
     if path == documents_file(directory):
         bounds = arrays["documents"]
@@ -155,18 +162,18 @@ def open_corpus(path):
         )
     else:
         documents = open_array(path, np.int64, 2, -1).T
-    figures["counts"] = collections.Counter(figures["counts"])
-    figures["token_files"] = {
+    content["counts"] = collections.Counter(content["counts"])
+    content["token_files"] = {
         f"{directory}{name}": size // TOKEN_BYTES
-        for name, size in figures.pop("sizes").items()
+        for name, size in content.pop("sizes").items()
         if name.startswith(TOKENS_ENDING)
     }
-    return Corpus(**arrays | {"documents": documents}, **figures)
+    return Corpus(**arrays | {"documents": documents}, **content)
 
 
 def is_whole(directory):
     """Whether a directory holds a corpus whose files all have the size they were written with."""
-    sizes = record_files.read_state(os.path.join(directory, _FIGURES)).get("sizes")
+    sizes = record_files.read_state(os.path.join(directory, _CONTENT)).get("sizes")
     return bool(sizes) and all(
         size_of(f"{directory}{name}") == size for name, size in sizes.items()
     )
@@ -223,18 +230,16 @@ def release(*arrays):
 # === Writing ===
 
 
-def check_not_empty(num_documents, paths):
-    """Raises UserError if files contain no text."""
-    if not num_documents:
-        raise UserError(f"no text in {', '.join(paths)}: no instance can be made")
-
-
 class Writer(contextlib.ExitStack):
     """Appends encoded lines to the files of a corpus.
 
     Args:
         directory: str.
         arrays: dict, the arrays to write: ARRAYS or INDEX.
+
+    Attributes:
+        counts: Counter, the sum of the `counts` of the lines so far.
+        num_documents: int, the documents so far.
     """
 
     def __init__(self, directory, arrays=ARRAYS):
@@ -247,7 +252,7 @@ class Writer(contextlib.ExitStack):
         self._sizes = dict.fromkeys(self._out, 0)
         self._sentences, self._last_end = 0, 0
         self._pieces = {"": 0}  # text -> number
-        self._counts, self._first_skipped = collections.Counter(), []
+        self.counts, self._first_skipped = collections.Counter(), {}
         for name in ("sentences", "documents"):
             self._append(name, [0])
         self.num_documents = 0
@@ -259,7 +264,7 @@ class Writer(contextlib.ExitStack):
 
     def add(self, lines):
         """Adds EncodedLines."""
-        is_sentence, num_tokens = lines.lengths > 0, self._counts["tokens_read"]
+        is_sentence, num_tokens = lines.lengths > 0, self.counts["tokens_read"]
         for name in TOKENS.keys() & self._out.keys():
             self._append(name, getattr(lines, name))
         ends = np.cumsum(lines.lengths[is_sentence])
@@ -269,8 +274,10 @@ class Writer(contextlib.ExitStack):
         self._end_documents(before[lines.lengths == line_encoder.BLANK])
         self._append("unknown", num_tokens + lines.unknown)
         self._append("pieces", list(map(self._piece_number, lines.pieces)))
-        self._counts += lines.counts
-        self._first_skipped += lines.skipped[: _MOST_NAMED - len(self._first_skipped)]
+        self.counts += lines.counts
+        for reason, places in lines.skipped.items():
+            first = self._first_skipped.setdefault(reason, [])
+            first += places[: _MOST_NAMED - len(first)]
 
     def _piece_number(self, piece):
         if len(self._pieces) > _MOST_UNKNOWN:
@@ -286,21 +293,21 @@ class Writer(contextlib.ExitStack):
             self.num_documents += len(ends)
 
     def finish(self, token_files=()):
-        """Ends the last document and writes the figures.
+        """Ends the last document and writes the counts.
 
         Args:
             token_files: dict from name to size in bytes, if the tokens are in files of their own;
                 the names are appended to the path of the directory.
         """
         self._end_documents([self._sentences])
-        figures = {
+        content = {
             "piece_texts": list(self._pieces),
-            "counts": self._counts,
+            "counts": self.counts,
             "first_skipped": self._first_skipped,
             "sizes": {f"/{name}.bin": size for name, size in self._sizes.items()}
             | dict(token_files),
         }
-        files.write_text(os.path.join(self._directory, _FIGURES), json.dumps(figures))
+        files.write_text(os.path.join(self._directory, _CONTENT), json.dumps(content))
 
 
 def _array_file(directory, name):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pre-training data: documents -> segment pairs -> n-gram masks -> arrays of records.
+"""Pre-training data: documents -> segments -> n-gram masks -> arrays of records.
 
 Paper: section 3.1 (sentence-order prediction) and section 4.1 (n-gram masking). A pass over the
 documents is planned first: four offsets and a kind for each instance. Instances are then masked in
@@ -18,7 +18,6 @@ import numpy as np
 from albert_tf import options
 from albert_tf.corpus import segment_pairs
 from albert_tf.records import graph_masking, schemas
-from albert_tf.text.sequences import NUM_SPECIALS
 
 _PAIR_DRAWS, ORDER_DRAW, INSTANCE_DRAWS = range(3)  # streams of random numbers
 _DOCUMENTS_PER_BLOCK = 1024
@@ -28,17 +27,25 @@ class Settings(options.Instances):
     """The options of the records, and values derived from them."""
 
     @property
+    def num_specials(self):
+        """Number of special pieces of an instance: 3 with two segments, 2 with one."""
+        return options.NUM_SPECIALS_OF_ONE if self.pairs == "none" else options.NUM_SPECIALS
+
+    @property
     def max_pair_length(self):
         """Maximum length of A and B together, in tokens."""
-        return self.max_seq_length - NUM_SPECIALS
+        return self.max_seq_length - self.num_specials
 
     @functools.cached_property
     def schema(self):
         """Schema of the records, with twice the predictions if tokens are permuted too."""
         masked_lists = 2 if self.do_permutation else 1
-        return schemas.pretraining_schema(
+        schema = schemas.pretraining_schema(
             self.max_seq_length, masked_lists * self.max_predictions_per_seq
         )
+        if self.pairs == "none":
+            del schema[schemas.ORDER_LABEL]
+        return schema
 
     def seed_sequence(self, *key):
         """np.random.SeedSequence for a key of numbers; other keys give independent sequences."""
@@ -80,7 +87,7 @@ def _num_tokens(pairs):
 # === Masks over whole words (paper, section 4.1) ===
 
 
-class Words(NamedTuple):
+class WordGroups(NamedTuple):
     """The words of n sequences, one row after the other.
 
     Attributes:
@@ -108,16 +115,16 @@ def word_groups(opens_word, may_mask, whole_words):
         whole_words: bool; if False, each token is a group.
 
     Returns:
-        Words.
+        WordGroups.
     """
     n, length = may_mask.shape
     positions = np.flatnonzero(may_mask)
     row_ends = np.searchsorted(positions, np.arange(n + 1) * length)
     opens = opens_word.ravel()[positions] if whole_words else np.ones(len(positions), bool)
-    opens[row_ends[:-1][row_ends[:-1] < row_ends[1:]]] = True  # there is no word before it to join
+    opens[row_ends[:-1][row_ends[:-1] < row_ends[1:]]] = True  # it has no word to join
     bounds = np.append(np.flatnonzero(opens), len(positions))
     word_of = np.append(np.cumsum(opens) - 1, len(bounds) - 1)
-    return Words(positions, bounds, word_of, word_of[row_ends])
+    return WordGroups(positions, bounds, word_of, word_of[row_ends])
 
 
 def choose_ngrams(words, covered, budgets, length_cdf, rng):
@@ -128,7 +135,7 @@ def choose_ngrams(words, covered, budgets, length_cdf, rng):
     one word fits or if part of it is covered. Near the end of the text, it has fewer than n words.
 
     Args:
-        words: Words of n sequences.
+        words: WordGroups of n sequences.
         covered: bool array [w], words that are already taken; the chosen words are added to it.
         budgets: int array [n], maximum number of tokens to choose in each sequence.
         length_cdf: float array, distribution function of n-gram lengths.
@@ -138,7 +145,7 @@ def choose_ngrams(words, covered, budgets, length_cdf, rng):
         bool array [w], the chosen words.
     """
     chosen = np.zeros(len(covered), bool)
-    order = np.arange(len(covered))  # in each row, those before the current step are visited
+    order = np.arange(len(covered))  # in each row, the words before the current step are visited
     step, left, rows = 0, budgets.copy(), np.arange(len(budgets))
     while True:
         rows = rows[(left[rows] > 0) & (words.firsts[rows] + step < words.firsts[rows + 1])]
@@ -162,19 +169,23 @@ def choose_ngrams(words, covered, budgets, length_cdf, rng):
         step += 1
 
 
-def mask_tokens(ids, positions, mask_id, vocab_size, rng):
+def mask_tokens(ids, positions, settings, mask_id, vocab_size, rng):
     """Replaces tokens in place: 80% by [MASK], 10% by any piece, 10% by themselves (as BERT).
+
+    `masked_lm_keep_prob` and `masked_lm_random_prob` change these shares.
 
     Args:
         ids: int array [length].
         positions: int array of the tokens to predict.
+        settings: options.Instances.
         mask_id: int.
         vocab_size: int; random pieces are drawn from all pieces, including special ones.
         rng: np.random.Generator.
     """
     draws = rng.random(len(positions))
-    ids[positions[draws < 0.8]] = mask_id
-    random = positions[draws >= 0.9]
+    keep_until = 1 - settings.masked_lm_random_prob
+    ids[positions[draws < keep_until - settings.masked_lm_keep_prob]] = mask_id
+    random = positions[draws >= keep_until]
     ids[random] = rng.integers(vocab_size, size=len(random))
 
 
@@ -207,7 +218,7 @@ def masked(ids, lengths, opens_word, may_mask, settings, mask_id, vocab_size, rn
         return words.positions[chosen[words.word_of[:-1]]]
 
     to_predict = choose()
-    mask_tokens(flat, to_predict, mask_id, vocab_size, rng)
+    mask_tokens(flat, to_predict, settings, mask_id, vocab_size, rng)
     predicted.ravel()[to_predict] = True
     if settings.do_permutation:
         shuffled = choose()
@@ -221,7 +232,7 @@ def masked(ids, lengths, opens_word, may_mask, settings, mask_id, vocab_size, rn
 
 
 def instances(corpus, pairs, settings, special_ids, vocab_size, rng):
-    """Arrays of records: [CLS] A [SEP] B [SEP], masked and padded with zeros.
+    """Arrays of records: [CLS] A [SEP] B [SEP] or [CLS] A [SEP], masked and padded with zeros.
 
     Args:
         corpus: corpus_files.Corpus.
@@ -245,7 +256,7 @@ def instances(corpus, pairs, settings, special_ids, vocab_size, rng):
         opens_word[row, middle + 1 : end] = corpus.opens_word[b:b_end]
     rows, places = np.arange(len(pairs)), np.arange(settings.max_seq_length)
     middles = 1 + pairs[:, 1] - pairs[:, 0]
-    lengths = NUM_SPECIALS + _num_tokens(pairs)
+    lengths = settings.num_specials + _num_tokens(pairs)
     ids[:, 0] = special_ids.cls
     ids[rows, middles] = ids[rows, lengths - 1] = special_ids.sep
     is_token = places < lengths[:, np.newaxis]
@@ -260,7 +271,7 @@ def instances(corpus, pairs, settings, special_ids, vocab_size, rng):
     place = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
     lists = np.zeros((3, len(pairs), settings.schema["masked_lm_ids"].length), np.int32)
     lists[:, row, place] = np.stack([position, ids[row, position], np.ones_like(row)])
-    return {
+    arrays = {
         "input_ids": new_ids,
         "input_mask": is_token,
         "segment_ids": is_token & (places > middles[:, np.newaxis]),
@@ -268,5 +279,6 @@ def instances(corpus, pairs, settings, special_ids, vocab_size, rng):
         "masked_lm_positions": lists[0],
         "masked_lm_ids": lists[1],
         "masked_lm_weights": lists[2].astype(np.float32),
-        "next_sentence_labels": pairs[:, 4:] != segment_pairs.IN_ORDER,
+        schemas.ORDER_LABEL: pairs[:, 4:] != segment_pairs.IN_ORDER,
     }
+    return {name: arrays[name] for name in settings.schema}

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from albert_tf.corpus import text_files
-from albert_tf.errors import UserError
 from albert_tf.options import WORD_STARTS
+from albert_tf.text.losses import Losses
 from albert_tf.text.tokenization import UNKNOWN_PIECES, WORD_START, Cache
 
 # Beginnings of the names of letters whose languages do not put spaces between words.
@@ -34,11 +34,13 @@ class EncodedLines(NamedTuple):
             document, 0 if the line has text in which the tokenizer finds no piece.
         unknown: int64 array, the places in `ids` of pieces that are not in the vocabulary.
         pieces: list of str, these pieces.
-        skipped: list of str, places of the lines left out because they are not UTF-8.
-        counts: Counter of text_bytes, tokens_read, lines_dropped (lines of length 0),
-            lines_skipped, marked (tokens that begin with SentencePiece's mark of a space) and
-            inner_letters (tokens that do not, but open a word because of letters other than a-z;
-            letters of languages without spaces, such as Chinese, do not count).
+        skipped: dict from the reason why lines are left out (see `text_files.sentences`) to list of
+            str, their places.
+        counts: Counter of text_bytes, tokens_read, lines_dropped (lines of length 0), the numbers
+            of lines in `skipped`, marked (tokens that begin with SentencePiece's mark of a space,
+            or that come after one in words of WordPiece), inner_letters (tokens that do not, but
+            open a word because of letters other than a-z; letters of languages without spaces, such
+            as Chinese, do not count), and those of losses.Losses.
     """
 
     ids: np.ndarray
@@ -46,7 +48,7 @@ class EncodedLines(NamedTuple):
     lengths: np.ndarray
     unknown: np.ndarray
     pieces: list
-    skipped: list
+    skipped: dict
     counts: collections.Counter
 
 
@@ -56,16 +58,17 @@ class LineEncoder:
     Args:
         tokenizer: FullTokenizer.
         word_start: str, one of WORD_STARTS. With "original", FullTokenizer.is_start_piece decides
-            whether a piece starts a word; with "piece", SentencePiece's mark of a space does.
+            whether a piece starts a word; with "piece", a space before it does.
     """
 
     def __init__(self, tokenizer, word_start=WORD_STARTS[0]):
-        if word_start == "piece" and not tokenizer.is_sentencepiece:
-            raise UserError("--word_start=piece needs a --spm_model_file")
         self._tokenizer = tokenizer
+        self._has_words_of_spaces = word_start == "piece" and not tokenizer.is_sentencepiece
         size = max(tokenizer.inv_vocab) + 1
         self._is_start_piece = Cache(
-            _is_marked if word_start == "piece" else tokenizer.is_start_piece
+            _is_marked
+            if word_start == "piece" and tokenizer.is_sentencepiece
+            else tokenizer.is_start_piece
         )
         self._starts, self._odd, self._unknown = np.zeros((3, size), bool)
         self._marked, self._foreign = np.zeros((2, size), bool)
@@ -75,6 +78,7 @@ class LineEncoder:
             self._foreign[id_] = any(map(_is_foreign_letter, piece.removeprefix(WORD_START)))
             self._odd[id_] = tokenizer.needs_pieces(id_)
             self._unknown[id_] = piece in UNKNOWN_PIECES
+        self._losses = Losses.of(tokenizer)
         self._known = tokenizer.vocab.keys() - set(UNKNOWN_PIECES)
 
     def __call__(self, chunk, report):
@@ -91,18 +95,23 @@ class LineEncoder:
         texts = self._tokenizer.normalize_batch([line.strip() for line in lines])
         ids, opens_word, lengths, unknown, pieces = self._encode(texts)
         lengths[[not text for text in texts]] = BLANK
-        marked = self._marked[ids]
+        # The pieces of WordPiece have no mark of a space.
+        marked = opens_word if self._has_words_of_spaces else self._marked[ids]
         counts = collections.Counter(
             text_bytes=len(chunk.content),
             tokens_read=len(ids),
             lines_dropped=int(np.sum(lengths == 0)),
-            lines_skipped=len(skipped),
+            **{reason: len(numbers) for reason, numbers in skipped.items()},
             marked=int(marked.sum()),
             inner_letters=int(np.sum(self._starts[ids] & self._foreign[ids] & ~marked)),
         )
+        counts += self._losses.count(lines)
         report(len(chunk.content))
-        where = [f"{chunk.path}, line {number}" for number in skipped]
-        return EncodedLines(ids, opens_word, lengths, unknown, pieces, where, counts)
+        places = {
+            reason: [f"{chunk.path}, line {number}" for number in numbers]
+            for reason, numbers in skipped.items()
+        }
+        return EncodedLines(ids, opens_word, lengths, unknown, pieces, places, counts)
 
     def _encode(self, texts):
         """Returns the first five attributes of EncodedLines."""
@@ -110,7 +119,12 @@ class LineEncoder:
         if not self._odd.any():  # WordPiece: an unknown word has no text of its own
             unknown = np.flatnonzero(self._unknown[ids])
             pieces = self._tokenizer.convert_ids_to_tokens(ids[unknown].tolist())
-            return ids.astype(np.int32), self._starts[ids], lengths, unknown, pieces
+            starts = (
+                self._tokenizer.are_after_spaces(texts)
+                if self._has_words_of_spaces
+                else self._starts[ids]
+            )
+            return ids.astype(np.int32), starts, lengths, unknown, pieces
         ends = np.cumsum(lengths)
         opens_word = self._starts[ids]
         kept, known_starts, done = [], [], 0  # parts so far, which cover the ids before `done`

@@ -1,17 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Segment pairs of documents, for sentence-order prediction (paper, section 3.1).
+"""The segments of instances: pairs for sentence-order prediction (paper, section 3.1), or one each.
 
 A pair of segments A and B is five numbers, the columns of an array of pairs: start and end of A,
-start and end of B (offsets of tokens in a corpus), and the kind of the pair.
+start and end of B (offsets of tokens in a corpus), and the kind of the pair. A segment alone is a
+pair whose B is empty.
 """
 
+import functools
 import itertools
 
 import numpy as np
 
-IN_ORDER, SWAPPED, RANDOM_DOCUMENT = range(3)  # kinds of pairs; the label is 0, 1, 1
+# Kinds of pairs; the label is 0, 1, 1, and a segment alone has none.
+IN_ORDER, SWAPPED, RANDOM_DOCUMENT, ONE_SEGMENT = range(4)
 _TRIES_FOR_OTHER_DOCUMENT = 10
 _PAIRS_TOGETHER = 1 << 16
+_DOCUMENTS_KEPT = 64  # whose long sentences were cut
 
 
 def block_pairs(corpus, documents, settings, rng):
@@ -26,10 +30,43 @@ def block_pairs(corpus, documents, settings, rng):
     Yields:
         int64 array [pairs, 5], not yet truncated (see `truncate`).
     """
-    draw = Draws(rng)
-    pairs = (p for document in documents for p in document_pairs(corpus, document, settings, draw))
+    draw, sentences = Draws(rng), Sentences(corpus, settings)
+    of_document = document_segments if settings.pairs == "none" else document_pairs
+    pairs = (pair for d in documents for pair in of_document(sentences, d, settings, draw))
     while some := list(itertools.islice(pairs, _PAIRS_TOGETHER)):
         yield np.array(some, np.int64)
+
+
+class Sentences:
+    """Where the sentences of each document begin and end; long ones are cut into parts.
+
+    Args:
+        corpus: Corpus.
+        settings: options.Instances.
+
+    Attributes:
+        num_documents: int.
+    """
+
+    def __init__(self, corpus, settings):
+        self.num_documents = len(corpus.documents)
+        self._corpus, self._longest = corpus, settings.longest_line
+        self._overlap = settings.line_overlap
+        if self._longest:
+            self.of = functools.lru_cache(_DOCUMENTS_KEPT)(self.of)
+
+    def of(self, document):
+        """Starts and ends of the sentences of a document (int): two int64 arrays [n], n > 0."""
+        first, stop = self._corpus.documents[document].tolist()
+        bounds = self._corpus.sentences[first : stop + 1]
+        starts, ends = bounds[:-1], bounds[1:]
+        if not self._longest:
+            return starts, ends
+        step = self._longest - self._overlap
+        counts = np.maximum(1, -(-(ends - starts - self._overlap) // step))
+        number = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        starts = np.repeat(starts, counts) + step * number
+        return starts, np.minimum(starts + self._longest, np.repeat(ends, counts))
 
 
 class Draws:
@@ -47,54 +84,77 @@ class Draws:
         return low + int(self._next() * (high - low))
 
 
-def document_pairs(corpus, document, settings, draw):
+def document_pairs(sentences, document, settings, draw):
     """Yields the pairs of one document in one pass (paper, section 3.1), not yet truncated.
 
     Sentences are gathered up to a target length and split at a random sentence into A and B. The
-    pair is in order or swapped with equal chance. With `random_next_sentence`, no pair is swapped:
+    pair is in order or swapped with equal chance. For the next-sentence task, no pair is swapped:
     B is from another document instead. A single sentence cannot be split, so its B is always from
     another document.
 
     Args:
-        corpus: Corpus.
+        sentences: Sentences.
         document: int, index of the document.
         settings: Settings.
         draw: Draws.
     """
-    sentences = corpus.sentences
-    begin, stop = corpus.documents[document].tolist()
-    target = settings.max_pair_length
-    if draw.chance(settings.short_seq_prob):  # so that the model also learns from short inputs
-        target = draw.below(2, target + 1)
-    while begin < stop:
-        end = _sentences_reaching(sentences, begin, stop, target)
+    starts, ends = sentences.of(document)
+    target, is_next = _target(settings, draw), settings.pairs == "next"
+    begin = 0
+    while begin < len(starts):
+        end = _sentences_reaching(starts, ends, begin, target)
         split = begin + 1 if end - begin == 1 else draw.below(begin + 1, end)
-        first, middle, last = sentences[[begin, split, end]].tolist()
-        if end - begin == 1 or (settings.random_next_sentence and draw.chance(0.5)):
-            b = random_segment(corpus, document, target - (middle - first), draw)
+        first, middle, last = int(starts[begin]), int(ends[split - 1]), int(ends[end - 1])
+        if end - begin == 1 or (is_next and draw.chance(0.5)):
+            b = random_segment(sentences, document, target - (middle - first), draw)
             yield first, middle, *b, RANDOM_DOCUMENT
             begin = split  # the next pair begins with the unused sentences
             continue
-        if not settings.random_next_sentence and draw.chance(0.5):
+        if not is_next and draw.chance(0.5):
             yield middle, last, first, middle, SWAPPED
         else:
             yield first, middle, middle, last, IN_ORDER
         begin = end
 
 
-def _sentences_reaching(sentences, begin, stop, length):
+def document_segments(sentences, document, settings, draw):
+    """Yields the segments of one document in one pass, which have as many sentences as fit.
+
+    No token is left out: a segment has one sentence at least, and a sentence fits, because longer
+    ones are cut. The arguments are those of `document_pairs`.
+    """
+    starts, ends = sentences.of(document)
+    target = _target(settings, draw)
+    begin = 0
+    while begin < len(starts):
+        # At most `target` sentences fit, since each has a token that the one before has not.
+        fitting = ends[begin : begin + target].searchsorted(starts[begin] + target, side="right")
+        stop = begin + max(1, int(fitting))
+        end = int(ends[stop - 1])
+        yield int(starts[begin]), end, end, end, ONE_SEGMENT
+        begin = stop
+
+
+def _target(settings, draw):
+    """Length of the instances of a document in one pass, in tokens."""
+    target = settings.max_pair_length
+    if draw.chance(settings.short_seq_prob):  # so that the model also learns from short inputs
+        target = draw.below(2, target + 1)
+    return target
+
+
+def _sentences_reaching(starts, ends, begin, length):
     """End of the fewest sentences from `begin` on, at least one, that have `length` tokens."""
     # At most `length` sentences are needed, since each has a token.
-    near = sentences[begin : min(stop, begin + max(1, length)) + 1]
-    enough = near.searchsorted(near[0] + length)
-    return min(begin + max(1, int(enough)), stop)
+    near = ends[begin : begin + max(1, length)]
+    return min(begin + 1 + int(near.searchsorted(starts[begin] + length)), len(ends))
 
 
-def random_segment(corpus, document, length, draw):
+def random_segment(sentences, document, length, draw):
     """Sentences from a random place in another document, if possible.
 
     Args:
-        corpus: Corpus.
+        sentences: Sentences.
         document: int, the document to avoid; it is used if ten draws in a row give it.
         length: int, number of tokens wanted; there are fewer if the document ends before.
         draw: Draws.
@@ -103,13 +163,13 @@ def random_segment(corpus, document, length, draw):
         (start, end), token offsets into the corpus.
     """
     for _ in range(_TRIES_FOR_OTHER_DOCUMENT):
-        other = draw.below(0, len(corpus.documents))
+        other = draw.below(0, sentences.num_documents)
         if other != document:
             break
-    first, stop = corpus.documents[other].tolist()
-    begin = draw.below(first, stop)
-    end = _sentences_reaching(corpus.sentences, begin, stop, length)
-    return int(corpus.sentences[begin]), int(corpus.sentences[end])
+    starts, ends = sentences.of(other)
+    begin = draw.below(0, len(starts))
+    end = _sentences_reaching(starts, ends, begin, length)
+    return int(starts[begin]), int(ends[end - 1])
 
 
 def truncate(pairs, max_length, rng):

@@ -63,7 +63,7 @@ class Hasher:
 
 @dataclasses.dataclass
 class Planner:
-    """Plans a part of the passes: writes its pairs to a file and its figures to another.
+    """Plans a part of the passes: writes its pairs to a file and its counts to another.
 
     Args:
         corpus_file: str, argument of `corpus_files.open_corpus`.
@@ -86,23 +86,23 @@ class Planner:
     def __call__(self, part, report):
         """Plans a part."""
         number, blocks = part
-        figures, corpus = collections.Counter(), self.corpus
+        counts, corpus = collections.Counter(), self.corpus
         with files.writing(self._file(number)) as file:
             for pairs, tokens_cut in instances.plan(corpus, self.settings, blocks):
                 file.write(pairs.tobytes())
-                kinds = np.bincount(pairs[:, -1], minlength=3).tolist()
-                figures.update(dict(zip(corpus_summary.KINDS, kinds, strict=True)))
-                figures.update(instances=len(pairs), tokens_cut_by_truncation=tokens_cut)
+                kinds = np.bincount(pairs[:, -1], minlength=len(corpus_summary.KINDS)).tolist()
+                counts.update(dict(zip(corpus_summary.KINDS, kinds, strict=True)))
+                counts.update(instances=len(pairs), tokens_cut_by_truncation=tokens_cut)
                 report(0)
         report(corpus.text_bytes * len(blocks) / instances.num_blocks(corpus))
-        files.write_text(f"{self._file(number)}.json", json.dumps(figures))
+        files.write_text(f"{self._file(number)}.json", json.dumps(counts))
 
-    def figures(self, part):
-        """The figures of a part if its plan is complete, else an empty dict."""
+    def made(self, part):
+        """The counts of a part if its plan is complete, else an empty dict."""
         plan = self._file(part[0])
-        figures = record_files.read_state(f"{plan}.json")
-        size = _PAIR_BYTES * figures.get("instances", 0)
-        return figures if size == corpus_files.size_of(plan) else {}
+        counts = record_files.read_state(f"{plan}.json")
+        size = _PAIR_BYTES * counts.get("instances", 0)
+        return counts if size == corpus_files.size_of(plan) else {}
 
     def pairs(self, number):
         """The pairs of a part: int64 array [pairs, 5]."""
@@ -119,7 +119,7 @@ class Planner:
 
 @dataclasses.dataclass
 class RecordWriter:
-    """Writes an output file, and a note with its figures in the work directory.
+    """Writes an output file, and a note with its counts in the work directory.
 
     Args:
         planner: Planner, whose plans are complete.
@@ -157,22 +157,22 @@ class RecordWriter:
     def write(self, number, blocks):
         """Writes an output file from its `record_block`s, given in order."""
         path = self.outputs[number]
-        lengths, figures = [np.zeros(0, np.int64)], collections.Counter()
+        lengths, sums = [np.zeros(0, np.int64)], collections.Counter()
         with schemas.open_writers([path]) as (writer,):
             for records, counts in blocks:
                 for record in records:
                     writer.write(record)
                 lengths.append(np.array(list(map(len, records))))
-                figures.update(counts)
-        figures = dict(figures) | record_files.entry(path, np.concatenate(lengths))
-        files.write_text(self._note(number), json.dumps(figures))
+                sums.update(counts)
+        entry = record_files.entry(path, np.concatenate(lengths))
+        files.write_text(self._note(number), json.dumps(dict(sums) | entry))
 
-    def figures(self, number):
-        """The figures of an output file if it is finished and unchanged, else an empty dict."""
-        figures, path = record_files.read_state(self._note(number)), self.outputs[number]
-        if not figures or not tf.io.gfile.exists(path):
+    def made(self, number):
+        """The counts of an output file if it is finished and unchanged, else an empty dict."""
+        note, path = record_files.read_state(self._note(number)), self.outputs[number]
+        if not note or not tf.io.gfile.exists(path):
             return {}
-        return figures if record_files.is_current(figures, record_files.state(path)) else {}
+        return note if record_files.is_current(note, record_files.state(path)) else {}
 
     def _note(self, number):
         return os.path.join(self.notes, f"{number:05}.json")
@@ -265,7 +265,7 @@ class LocalRunner(workers.WorkerPool):
             for lines in self.in_order(encoder, text_files.chunks(paths, form), bar.update):
                 writer.add(lines)
             writer.finish()
-            corpus_files.check_not_empty(writer.num_documents, paths)
+            text_files.check_not_empty(writer.num_documents, paths, writer.counts)
 
     def run(self, stage, task, items, total, done=0.0, path=None):
         """Runs a task for each item.

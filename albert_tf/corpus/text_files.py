@@ -1,30 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads text files of sentences, documents or JSON lines as one sentence per line."""
 
-import bz2
-import contextlib
 import functools
-import gzip
 import hashlib
 import io
 import itertools
 import re
-import zlib
 from typing import NamedTuple
 
 import tensorflow as tf
 
 from albert_tf import errors, options
+from albert_tf.corpus import unpacking
 from albert_tf.errors import UserError, import_extra
 
-_BLOCK_BYTES = 1 << 18
+_HASHED_TOGETHER = 1 << 18  # bytes
 _LONGEST = 1 << 24  # bytes of a line or document; encoding takes about 26 times as much memory
 _WINDOW = 1 << 13  # characters: the splitter's time grows with the square of the length
 _CONTEXT = 256  # characters, far more than are needed to tell whether a sentence ends
 _BLANK_LINE = re.compile(rb"(?:^|\n)[ \t]*\n")  # in a block that begins at the start of a line
 _HALF_CHARACTER = re.compile("[\ud800-\udfff]")  # of a surrogate pair, which JSON can hold
+LEFT_OUT = {  # why lines are left out, as a count -> a text for the count
+    "lines_skipped": "lines that are not UTF-8",
+    "texts_missing": "JSON lines without a text under --text_key",
+}
 _BOM = b"\xef\xbb\xbf"
-_PACKED = {".gz": gzip.open, ".bz2": bz2.open}
 
 
 class Format(options.TextFormat):
@@ -67,7 +67,7 @@ def chunks(paths, form):
     """Yields the text of files in Chunks; the end of a file ends a document only if `form` says so.
 
     Args:
-        paths: list of str; files that end in .gz or .bz2 are unpacked.
+        paths: list of str; compressed files are unpacked.
         form: Format.
 
     Raises:
@@ -75,7 +75,7 @@ def chunks(paths, form):
     """
     for path in paths:
         line, parts = 1, []
-        for block in _whole_lines(_with_plain_line_ends(blocks(path)), path):
+        for block in _whole_lines(_with_plain_line_ends(unpacking.blocks(path)), path):
             end = len(block)
             if form.has_documents_of_lines:  # up to the last blank line
                 end = max((match.end() for match in _BLANK_LINE.finditer(block)), default=0)
@@ -122,30 +122,6 @@ def _with_plain_line_ends(parts):
     yield decoder.decode("", final=True).encode("latin-1")
 
 
-def blocks(path, unpack=True):
-    """Yields the content of a file, unpacked if it is compressed.
-
-    Args:
-        path: str.
-        unpack: bool; if False, compressed files are not unpacked.
-
-    Raises:
-        UserError: the file cannot be read or unpacked.
-    """
-    try:
-        with contextlib.ExitStack() as stack:
-            file = stack.enter_context(tf.io.gfile.GFile(path, "rb"))
-            for ending, opened in _PACKED.items():
-                if unpack and path.endswith(ending):
-                    file = stack.enter_context(opened(file))
-            while block := file.read(_BLOCK_BYTES):
-                yield block
-    except tf.errors.OpError as error:
-        raise UserError(f"{path} cannot be read: {error.message}") from error
-    except (OSError, EOFError, zlib.error) as error:
-        raise UserError(f"{path} cannot be unpacked: {error}") from error
-
-
 def content_hash(path):
     """Hash (str) of the content of a file.
 
@@ -153,8 +129,12 @@ def content_hash(path):
         UserError: the file cannot be read.
     """
     content = hashlib.blake2b(digest_size=16)
-    for block in blocks(path, unpack=False):
-        content.update(block)
+    try:
+        with tf.io.gfile.GFile(path, "rb") as file:
+            while block := file.read(_HASHED_TOGETHER):
+                content.update(block)
+    except tf.errors.OpError as error:
+        raise UserError(f"{path} cannot be read: {error.message}") from error
     return content.hexdigest()
 
 
@@ -168,7 +148,25 @@ def total_size(paths):
         sizes = [tf.io.gfile.stat(path).length for path in paths]
     except tf.errors.OpError as error:
         raise UserError(f"an input file cannot be read: {error.message}") from error
-    return None if any(path.endswith(tuple(_PACKED)) for path in paths) else sum(sizes)
+    return None if any(map(unpacking.is_packed, paths)) else sum(sizes)
+
+
+def check_not_empty(has_text, paths, counts):
+    """Raises UserError if files contain no text.
+
+    Args:
+        has_text: bool or int, false if no text was found.
+        paths: list of str.
+        counts: Counter of the lines left out, by the reasons in LEFT_OUT.
+    """
+    if has_text:
+        return
+    if counts["texts_missing"]:
+        raise UserError(
+            f"no text under --text_key in {', '.join(paths)}, in {counts['texts_missing']} JSON "
+            "lines: name the right key with --text_key"
+        )
+    raise UserError(f"no text in {', '.join(paths)}: no instance can be made")
 
 
 # === Sentences ===
@@ -181,15 +179,15 @@ def sentences(chunk):
         chunk: Chunk.
 
     Returns:
-        (list of str, list of the numbers of lines left out because they are not UTF-8).
+        (list of str, dict from the reasons in LEFT_OUT to list of the numbers of the lines).
 
     Raises:
         UserError: a line is not UTF-8, or not a JSON object with the text.
     """
-    form, (numbered, skipped) = chunk.form, _decoded(chunk)
+    form, skipped = chunk.form, {}
+    numbered = _decoded(chunk, skipped)
     if form.input_format == "jsonl":
-        numbered, more = _texts_of_json(numbered, chunk)
-        skipped = sorted(skipped + more)
+        numbered = _texts_of_json(numbered, chunk, skipped)
     found = [line for _, line in numbered]
     if form.input_format != "sentences":
         if form.has_documents_of_lines:  # a sentence may go on in the next line
@@ -206,9 +204,9 @@ def sentences(chunk):
     return [*found, ""] if chunk.ends_document else found, skipped
 
 
-def _decoded(chunk):
-    """Returns (list of (number, line) of a chunk, list of the numbers of lines left out)."""
-    numbered, skipped = [], []
+def _decoded(chunk, skipped):
+    """List of (number, line) of a chunk; adds the numbers of lines left out to `skipped`."""
+    numbered = []
     for number, line in enumerate(chunk.content.splitlines(True), start=chunk.first_line):
         try:
             numbered.append((number, line.decode().removesuffix("\n")))
@@ -219,34 +217,41 @@ def _decoded(chunk):
                     f"{error.start}); convert the file, remove the line, or give "
                     "--on_decode_error=skip"
                 ) from error
-            skipped.append(number)
-    return numbered, skipped
+            skipped.setdefault("lines_skipped", []).append(number)
+    return numbered
 
 
-def _texts_of_json(numbered, chunk):
-    """Returns (list of (number, text) of JSON lines, list of the numbers of lines left out)."""
-    texts, skipped, form = [], [], chunk.form
+def _texts_of_json(numbered, chunk, skipped):
+    """List of (number, text) of JSON lines; adds the numbers of lines left out to `skipped`."""
+    texts, form = [], chunk.form
     for number, line in numbered:
         if not line.strip():
             continue
         where = f"{chunk.path}, line {number}"
         value = errors.parse_json(line, where)
-        if not isinstance(value, dict) or not isinstance(value.get(form.text_key), str):
+        if not isinstance(value, dict):
             raise UserError(
-                f"{where}: no text under the key {form.text_key!r}; name the right one with "
-                "--text_key"
+                f"{where}: not a JSON object but {str(value)[:40]!r}; write one object on each "
+                "line, with its text under --text_key"
             )
-        text = value[form.text_key]
-        if not (half := _HALF_CHARACTER.search(text)):
+        text = value.get(form.text_key)
+        if text is None:
+            skipped.setdefault("texts_missing", []).append(number)
+        elif not isinstance(text, str):
+            raise UserError(
+                f"{where}: {str(text)[:40]!r} under the key {form.text_key!r} is not one text; "
+                "name the right key with --text_key, or write the parts of a text as one string"
+            )
+        elif not (half := _HALF_CHARACTER.search(text)):
             texts.append((number, text))
         elif form.on_decode_error == "skip":
-            skipped.append(number)
+            skipped.setdefault("lines_skipped", []).append(number)
         else:
             raise UserError(
                 f"{where}: not valid Unicode: \\u{ord(half[0]):04x} is half of a character, such "
                 "as of an emoji that was cut in two; remove it, or give --on_decode_error=skip"
             )
-    return texts, skipped
+    return texts
 
 
 def _in_windows(text, split):

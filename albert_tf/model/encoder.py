@@ -168,7 +168,7 @@ class Embeddings(Layer):
 
 @tf.custom_gradient
 def _take_rows(table, ids):
-    # The gradient is a product, since adding all tokens into two rows of a table is slow.
+    # The gradient is a product, since adding the gradients of all pieces into two rows is slow.
     def gradient(dy):
         chosen = tf.one_hot(tf.reshape(ids, [-1]), table.shape[0], dtype=dy.dtype)
         rows = tf.reshape(dy, [-1, table.shape[1]])
@@ -273,7 +273,7 @@ class AlbertModel(ConfiguredModel):
 
     Call it with
         input_ids: int32 [B, T]; or a dict of these three, as a FullTokenizer returns;
-        input_mask: [B, T], 1 for tokens, 0 for padding; all 1 if absent;
+        input_mask: [B, T], 1 for pieces, 0 for padding; all 1 if absent;
         token_type_ids: int32 [B, T], 0 for segment A, 1 for B; all 0 if absent;
         training: bool, whether dropout is on;
         positions: int32 [B, P] or None, the pieces whose sequence_output is needed. The last block
@@ -333,7 +333,7 @@ class AlbertModel(ConfiguredModel):
             input_mask = tf.ones_like(input_ids)
         if token_type_ids is None:
             token_type_ids = tf.zeros_like(input_ids)
-        # Only keys are masked, with -10000 instead of minus infinity: then a row without any token
+        # Only keys are masked, with -10000 instead of minus infinity: then a row without any piece
         # still has finite weights, and float16 can hold the number.
         padding = 1.0 - tf.cast(input_mask, tf.float32)
         mask_adder = padding[:, tf.newaxis, tf.newaxis, :] * -10000.0

@@ -21,8 +21,8 @@ def forward_flops(config, batch_size, length, predictions=0):
     """
     tokens = batch_size * length
     embedding, hidden = config.embedding_size, config.hidden_size
-    # Per piece: its query, output and feed-forward; its query with all keys, its weights with all
-    # values.
+    # The products of a piece: query, output, feed-forward; its query with all keys; its weights
+    # with all values.
     queries = 2 * hidden**2 + 2 * hidden * config.intermediate_size + 2 * length * hidden
     computed = batch_size * (predictions + 1 if predictions else length)  # in the last block
     blocks = config.num_hidden_layers * config.inner_group_num

@@ -25,6 +25,8 @@ from albert_tf.model.encoder import (
 )
 from albert_tf.model.keras_model import ConfiguredModel, model_inputs, required, serializable
 
+# Stands for minus infinity in a softmax; only float32 can hold it.
+_FORBIDDEN = -1e30
 ENCODER_OPTIONS = ("use_one_hot_embeddings", "recompute")  # of AlbertModel
 
 
@@ -169,10 +171,10 @@ class ClassificationModel(ModelWithHead):
 
 @serializable
 class MultipleChoiceModel(ModelWithHead):
-    """Encoder that scores each of four options, for RACE (section 4.2).
+    """Encoder that scores each option of a question, four in RACE (section 4.2).
 
-    Called with input_ids, input_mask and token_type_ids, int32 [B, 4 * T], it returns `logits`
-    float32 [B, 4].
+    Called with input_ids, input_mask and token_type_ids, int32 [B, N * T] for N options, it returns
+    `logits` float32 [B, N]. An option whose mask is all 0 does not exist: its logit is -1e30.
 
     Args:
         config: AlbertConfig.
@@ -192,12 +194,15 @@ class MultipleChoiceModel(ModelWithHead):
     def call(self, features: Mapping[str, Any], training: Any = False) -> dict[str, Any]:
         inputs = model_inputs(features)
         batch = tf.shape(inputs["input_ids"])[0]
-        options = {  # [B, 4 * T] -> [4 * B, T]
+        options = {  # [B, N * T] -> [N * B, T]
             name: tf.reshape(values, [batch * self.choices, -1])
             for name, values in inputs.items()
             if values is not None
         }
         logits = self.classifier(self._pooled_output(options, training))
+        if "input_mask" in options:
+            exists = tf.reduce_any(options["input_mask"] > 0, axis=-1, keepdims=True)
+            logits = tf.where(exists, logits, _FORBIDDEN)
         return {"logits": tf.reshape(logits, [batch, self.choices])}
 
 
@@ -242,9 +247,6 @@ class TokenClassificationModel(ModelWithHead):
 
 
 # --- SQuAD -----------------------------------------------------------------------------------
-
-# Stands for minus infinity in a softmax; only float32 can hold it.
-_FORBIDDEN = -1e30
 
 
 @serializable

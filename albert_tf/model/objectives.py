@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training objectives: losses and figures of a model's outputs.
+"""Training objectives: losses and metrics of a model's outputs.
 
 Shapes:
     B batch, T sequence, P predictions per sequence, C classes, L labels of a sequence.
@@ -17,21 +17,23 @@ import tensorflow as tf
 
 from albert_tf.model.fused import cross_entropy, hits
 
+_ORDER_LABEL = "next_sentence_labels"
+
 
 class Objective(NamedTuple):
     """Training objective of a model.
 
     Attributes:
-        figures: tuple of str, names of the figures.
+        metrics: tuple of str, names of the metrics.
         weights: callable, features -> dict of name -> float32 tensor, the weights of each loss.
-        terms: callable, (features, outputs) -> dict of name -> (values, weights): figures for each
+        terms: callable, (features, outputs) -> dict of name -> (values, weights): values for each
             example, whose weighted means over all examples are the metrics. The weights of a loss
             add up to those of `weights`.
         loss: callable, (terms, totals) -> float32 scalar: the share of these examples in the loss
             of a batch whose weights add up to `totals`, a dict of name -> float32 scalar.
     """
 
-    figures: tuple
+    metrics: tuple
     weights: Callable
     terms: Callable
     loss: Callable
@@ -57,27 +59,33 @@ def _class_terms(prefix, labels, logits, weights):
 def pretraining_weights(features):
     """Weights of the losses of `pretraining_terms`, per prediction or per sequence."""
     predictions = features["masked_lm_weights"]
-    return {"masked_lm_loss": predictions, "sentence_order_loss": tf.ones_like(predictions[:, 0])}
+    weights = {"masked_lm_loss": predictions}
+    if _ORDER_LABEL in features:
+        weights["sentence_order_loss"] = tf.ones_like(predictions[:, 0])
+    return weights
 
 
 def pretraining_terms(features, outputs):
-    """Figures of a pre-training batch and their weights, for losses and metrics.
+    """Values of a pre-training batch and their weights, for losses and metrics.
 
     Args:
-        features: dict, with masked_lm_ids int32 [B, P], masked_lm_weights float32 [B, P] and
-            next_sentence_labels int32 [B, 1]; 0 in order, 1 swapped or random.
+        features: dict, with masked_lm_ids int32 [B, P], masked_lm_weights float32 [B, P] and,
+            unless the records have one segment, next_sentence_labels int32 [B, 1]; 0 in order, 1
+            swapped or random.
         outputs: dict, from `PretrainingModel`.
 
     Returns:
         dict of name -> (values, weights), float32 tensors of the same shape: the original's four
-        evaluation metrics.
+        evaluation metrics, or two of them without next_sentence_labels.
     """
-    weights, orders = pretraining_weights(features), features["next_sentence_labels"]
-    return _class_terms(
+    weights = pretraining_weights(features)
+    terms = _class_terms(
         "masked_lm", features["masked_lm_ids"], outputs["masked_lm_logits"], weights
-    ) | _class_terms(
-        "sentence_order", tf.reshape(orders, [-1]), outputs["sentence_order_logits"], weights
     )
+    if _ORDER_LABEL in features:
+        orders = tf.reshape(features[_ORDER_LABEL], [-1])
+        terms |= _class_terms("sentence_order", orders, outputs["sentence_order_logits"], weights)
+    return terms
 
 
 def pretraining_loss(terms, totals=None, sentence_loss_weight=1.0):
@@ -87,7 +95,8 @@ def pretraining_loss(terms, totals=None, sentence_loss_weight=1.0):
         terms: dict, from `pretraining_terms`.
         totals: dict of name -> float32 scalar, sums of the weights over the whole batch; None if
             `terms` are of the whole batch.
-        sentence_loss_weight: float; 0 leaves only the masked-LM loss.
+        sentence_loss_weight: float; 0 leaves only the masked-LM loss, and the pooler and the
+            sentence-order head as they are.
 
     Returns:
         float32 scalar: the share of these examples in the loss of the whole batch.
@@ -135,6 +144,33 @@ def token_classification_terms(features, outputs):
         features[name][:, : tf.shape(logits)[1]] for name in ("label_ids", "label_mask")
     )
     return _class_terms("eval", labels, logits, token_weights({"label_mask": mask}))
+
+
+def with_class_weights(objective, class_weights):
+    """An objective of classes whose loss has a weight for each class.
+
+    Args:
+        objective: Objective, CLASSIFICATION or TOKEN_CLASSIFICATION.
+        class_weights: sequence of C float.
+
+    Returns:
+        Objective.
+    """
+
+    def weighted(features, weights):
+        labels = features["label_ids"][:, : tf.reduce_prod(tf.shape(weights)[1:])]
+        return weights * tf.reshape(tf.gather(tf.constant(class_weights, tf.float32), labels),
+                                    tf.shape(weights))  # fmt: skip
+
+    def weights(features):
+        return {"eval_loss": weighted(features, objective.weights(features)["eval_loss"])}
+
+    def terms(features, outputs):
+        found = objective.terms(features, outputs)
+        losses, of_losses = found["eval_loss"]
+        return found | {"eval_loss": (losses, weighted(features, of_losses))}
+
+    return objective._replace(weights=weights, terms=terms)
 
 
 def regression_terms(features, outputs):
@@ -186,6 +222,8 @@ PRETRAINING = Objective(
     pretraining_terms,
     pretraining_loss,
 )
+# For records without next_sentence_labels.
+MASKED_LM = PRETRAINING._replace(metrics=PRETRAINING.metrics[:2])
 CLASSIFICATION = Objective(_LOSS_AND_HITS, example_weights, classification_terms, mean_loss)
 REGRESSION = Objective(_LOSS, example_weights, regression_terms, mean_loss)
 TOKEN_CLASSIFICATION = Objective(

@@ -6,6 +6,8 @@ The name of a directory is the name of its model. `python -m albert_tf.models` p
 
 import os
 
+from albert_tf.models import released
+
 DIRECTORY = os.path.dirname(os.path.abspath(__file__))
 CONFIG = "config.json"
 
@@ -17,7 +19,12 @@ def paths():
     return {name: os.path.join(DIRECTORY, name) for name in found}
 
 
-def hint():
-    """End of the message for a path that does not exist: lists the packaged models."""
-    names = ", ".join(paths())
-    return f", or the name of a packaged model: {names}" if names else ""
+def hint(path):
+    """End of a message on a path that does not exist: the packaged models, and how to get others.
+
+    Args:
+        path: str, which may be the name of a published model.
+    """
+    packaged = ", ".join(paths())
+    packaged = f". The package has {packaged}, and" if packaged else "."
+    return f"{packaged} {released.hint(path)}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Model cards: the `README.md` of an export, from a template and the record of the training."""
+"""Model cards: the `README.md` of an export, from a template and `run.json` of the training."""
 
 import dataclasses
 import importlib.resources
@@ -21,7 +21,7 @@ _MOST_FILES = 10  # input files to name
 _NO_RECORD = (
     "Not recorded: there is no `run.json` next to the checkpoint. Describe the training here."
 )
-_NO_FIGURES = "Not recorded: this checkpoint was not evaluated in its training run."
+_NO_METRICS = "Not recorded: this checkpoint was not evaluated in its training run."
 _LIMITS = (
     "The model knows only the language, the casing and the kind of text that it was trained on. It "
     "can repeat errors and prejudices of that text. Test it on your own data before you rely on it."
@@ -70,8 +70,8 @@ def model_values(config, variables, tokenizer):
     return dataclasses.asdict(config) | {
         "parameters": f"{count:,}",
         "vocabulary": os.path.basename(tokenizer.path),
-        "casing": "lower-cased" if tokenizer.do_lower_case else "with its capitals",
-        "accents": "dropped" if tokenizer.strip_accents else "kept",
+        "casing": "lower-cased" if tokenizer.clean_up.do_lower_case else "with its capitals",
+        "accents": "dropped" if tokenizer.clean_up.strip_accents else "kept",
     }
 
 
@@ -123,17 +123,17 @@ def _short(value):
 
 
 def _evaluation(run, step):
-    figures = _figures(files.read_text(run.file(EVAL_RESULTS)), step)
-    if not figures:
-        return _NO_FIGURES
+    metrics = _metrics(files.read_text(run.file(EVAL_RESULTS)), step)
+    if not metrics:
+        return _NO_METRICS
     return (
         f"From `{EVAL_RESULTS}` of the training, for this checkpoint (update {step}). The data are "
-        f"those that the training evaluates on.\n\n{table(('figure', 'value'), *figures.items())}"
+        f"those that the training evaluates on.\n\n{table(('metric', 'value'), *metrics.items())}"
     )
 
 
-def _figures(text, step):
-    """Figures of the last evaluation of a step that counts for the training: dict of name -> str.
+def _metrics(text, step):
+    """Metrics of the last evaluation of a step that counts for the training: dict of name -> str.
 
     Args:
         text: str, content of `eval_results.txt`: lines `name = value`. An evaluation ends where a
@@ -145,10 +145,10 @@ def _figures(text, step):
         name, equals, value = line.partition(" = ")
         if name in blocks[-1]:
             blocks.append({})
-        if equals or line == NOT_COMPARED:
+        if equals or name in NOT_COMPARED:
             blocks[-1][name] = value
     for block in blocks:
-        if block.get("global_step") == str(step) and NOT_COMPARED not in block:
+        if block.get("global_step") == str(step) and block.keys().isdisjoint(NOT_COMPARED):
             found = block
     return {
         name: value

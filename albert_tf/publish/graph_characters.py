@@ -17,9 +17,11 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from albert_tf.text import clean_up
 from albert_tf.text.tokenization import is_accent
 
 SPACE, CAPITAL_SIGMA, SIGMA, FINAL_SIGMA = (ord(char) for char in " Σσς")
+CAPITAL_I, SMALL_I, DOTLESS_I, DOT_ABOVE = (ord(char) for char in ("I", "i", "ı", "\u0307"))
 CODE_POINTS = sys.maxunicode + 1
 PAGE_BITS = 8  # of a code point: its place in a page of a table
 CASED, IGNORED = 1, 2  # classes of characters by which lower() decides if a sigma ends its word
@@ -28,8 +30,8 @@ CASED, IGNORED = 1, 2  # classes of characters by which lower() decides if a sig
 class Text(NamedTuple):
     """Characters of all texts in a row, int32 [N], and how many texts there are.
 
-    codes: Unicode code points. rows: the text that each is of. [starts, ends): the characters of
-    that text, as it was given, that it stands for.
+    codes: Unicode code points. rows: the text that each character belongs to. [starts, ends): the
+    characters of the given text that it stands for.
     """
 
     codes: tf.Tensor
@@ -125,7 +127,7 @@ def table_of(function, *settings, fixed=()):
     Args:
         function: (str of one character, *settings) -> int or bool.
         *settings: hashable.
-        fixed: tuple of (first code point, last one, number), which hold whatever `function` says.
+        fixed: tuple of (first code point, last one, number), which replace results of `function`.
     """
     return CodePointTable(_pages_of(function, settings, fixed))
 
@@ -141,7 +143,7 @@ def _pages_of(function, settings, fixed):
 
 
 def _paged(numbers):
-    """Pages of numbers (int32 [CODE_POINTS]), and where that of each code point begins."""
+    """Pages of numbers (int32 [CODE_POINTS]), and where the page of each code point begins."""
     pages = numbers.reshape(-1, 1 << PAGE_BITS)
     pages, page_of = np.unique(pages, axis=0, return_inverse=True)
     return pages.ravel(), np.array(page_of.ravel() << PAGE_BITS, np.int32)
@@ -152,7 +154,7 @@ class CodePointTable:
 
     Args:
         pages: (int32 array of all pages in a row, int32 array of the place where each page of the
-            code points begins in it), of `_paged`.
+            code points begins in it), from `_paged`.
     """
 
     def __init__(self, pages):
@@ -201,7 +203,7 @@ def _replacements(function, *settings):
         (pages of what to add to each code point; codes of the entries in a row, and their lengths).
     """
     change = np.zeros(CODE_POINTS, np.int32)
-    entries = {}  # what is not one character; beyond the code points are numbers of these
+    entries = {}  # replacements that are not one character, by number
     for char in characters():
         new = function(char, *settings)
         is_entry = len(new) != 1
@@ -212,7 +214,7 @@ def _replacements(function, *settings):
 
 
 class LowerSigma:
-    """Lower case of Σ: ς at the end of a word, else σ. All other letters go by themselves."""
+    """Lower case of Σ: ς at the end of a word, else σ. Other letters do not depend on others."""
 
     def __init__(self):
         self._context = table_of(_sigma_context)
@@ -240,9 +242,92 @@ def _sigma_context(char):
     return IGNORED if ("A" + char + "Σ").lower()[-1] == "ς" else 0
 
 
-def lower_characters(text):
-    """Lower case of each character, regardless of its neighbours; Σ stays unchanged."""
-    return "".join(char if char == "Σ" else char.lower() for char in text)
+def lower_characters(text, language="other"):
+    """Lower case of each character, regardless of its neighbours, on which some depend.
+
+    Args:
+        text: str.
+        language: str, one of options.CASING_LANGUAGES.
+
+    Returns:
+        str, in which Σ and the letters that the language lower-cases in its own way are unchanged.
+    """
+    unchanged = "Σ" + clean_up.CASED_APART.get(language, "")
+    return "".join(char if char in unchanged else char.lower() for char in text)
+
+
+class LowerTurkish:
+    """Lower case of I in Turkish and Azerbaijani: i with a dot above it, which goes, else ı."""
+
+    def __init__(self):
+        self._is_between = table_of(_is_mark_between)
+
+    def __call__(self, text):
+        any_i = tf.reduce_any(text.codes == CAPITAL_I)
+        return tf.cond(any_i, lambda: self._lowered(text), lambda: text)
+
+    def _lowered(self, text):
+        seen = indices_of(self._is_between(text.codes) == 0)
+        codes, rows = tf.gather(text.codes, seen), tf.gather(text.rows, seen)
+        is_i = codes == CAPITAL_I
+        has_dot = is_i & followed_by(codes == DOT_ABOVE, rows)
+        codes = tf.where(is_i, tf.where(has_dot, SMALL_I, DOTLESS_I), codes)
+        codes = tf.tensor_scatter_nd_update(text.codes, seen[:, tf.newaxis], codes)
+        dots = tf.gather(seen, indices_of(has_dot) + 1)
+        is_dot = tf.scatter_nd(dots[:, tf.newaxis], tf.ones_like(dots), tf.shape(codes))
+        return text._replace(codes=codes).without_dropped(indices_of(is_dot == 0))
+
+
+class LowerLithuanian:
+    """Lower case of I, J and Į in Lithuanian, which get a dot below another accent."""
+
+    def __init__(self):
+        self._is_between = table_of(_is_mark_between)
+        self._is_above = table_of(_is_mark_above)
+        self._change = table_of(_change_of_lithuanian)
+
+    def __call__(self, text):
+        change = self._change(text.codes)
+        any_letter = tf.reduce_any(change > 0)
+        return tf.cond(any_letter, lambda: self._lowered(text, change), lambda: text)
+
+    def _lowered(self, text, change):
+        seen = indices_of(self._is_between(text.codes) == 0)
+        codes, rows = tf.gather(text.codes, seen), tf.gather(text.rows, seen)
+        is_letter = tf.gather(change, seen) > 0
+        gets_dot = is_letter & followed_by(self._is_above(codes) > 0, rows)
+        marks = tf.gather(seen, indices_of(gets_dot) + 1)  # the dot goes in front of the mark
+        counts = tf.tensor_scatter_nd_update(
+            tf.ones_like(text.codes), marks[:, tf.newaxis], tf.fill(tf.shape(marks), 2)
+        )
+        indices = tf.repeat(tf.range(tf.size(counts)), counts)
+        is_dot = followed_by(~differs_from_last(indices), tf.gather(text.rows, indices))
+        text = text._replace(codes=text.codes + change).gather(indices)
+        return text._replace(codes=tf.where(is_dot, DOT_ABOVE, text.codes))
+
+
+def _change_of_lithuanian(char):
+    """What to add to the code point of a letter of `LowerLithuanian`; 0 for other characters."""
+    return ord(char.lower()) - ord(char) if char in clean_up.CASED_APART["lt"] else 0
+
+
+def _is_mark_between(char):
+    """Whether a mark may stand between a letter and the mark above it."""
+    return unicodedata.combining(char) not in (0, clean_up.ABOVE)
+
+
+def _is_mark_above(char):
+    return unicodedata.combining(char) == clean_up.ABOVE
+
+
+class DropMarks:
+    """Drops all marks with a combining class, of text in which each character is decomposed."""
+
+    def __init__(self):
+        self._order = table_of(unicodedata.combining)
+
+    def __call__(self, text):
+        return text.without_dropped(indices_of(self._order(text.codes) == 0))
 
 
 class OrderMarks:
@@ -262,7 +347,7 @@ class OrderMarks:
         return tf.cond(any_mark, lambda: self._in_order(text), lambda: text)
 
     def _in_order(self, text):
-        """By combining class from one non-mark to the next."""
+        """The text, in which each run of marks is sorted by combining class."""
         order = self._order(text.codes)
         run = tf.cumsum(tf.cast((order == 0) | text.is_first(), tf.int64))
         indices = tf.argsort(run * 256 + tf.cast(order, tf.int64), stable=True)
@@ -270,7 +355,7 @@ class OrderMarks:
 
 
 def _is_other_mark(char):
-    """Whether a mark stays where accents are dropped: of Balinese, Hangul, music ..."""
+    """Whether a mark stays where accents are dropped, as in Balinese, Hangul and music."""
     return unicodedata.combining(char) > 0 and not is_accent(char)
 
 

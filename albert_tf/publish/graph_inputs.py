@@ -23,7 +23,6 @@ from albert_tf.publish.graph_characters import (
 )
 from albert_tf.publish.graph_tokenization import STRINGS, operations
 from albert_tf.text.sequences import NUM_SPECIALS
-from albert_tf.text.tokenization import preprocess_text
 
 FEATURES = ("input_ids", "input_mask", "segment_ids")  # of the original's modules and records
 HUB_INPUTS = ("input_word_ids", "input_mask", "input_type_ids")  # of the Hub's common API
@@ -38,8 +37,8 @@ WHITE_SPACE = r"[\s\p{Z}\x0b\x1c-\x1f\x{85}]"
 def pack(segments, seq_length, tokenizer):
     """[CLS] a [SEP] or [CLS] a [SEP] b [SEP], cut and padded to one length.
 
-    If a pair is too long, the longer segment loses its last piece until both fit, and b if they are
-    equally long, as in the original.
+    If a pair is too long, the longer segment loses its last piece, and if both are equally long, b
+    does, until both fit, as in the original.
 
     Args:
         segments: list of one or two int32 RaggedTensors [B, (T)] or [B, (W), (T)].
@@ -147,29 +146,27 @@ class SentencePairs(Texts):
         return features_of(packed)
 
 
-class Options(Texts):
-    """A passage, a question and four options as four sequences: `tasks.race` in a graph.
+class Choices(Texts):
+    """A passage, a question and its options as a sequence each: `tasks.race` in a graph.
 
     Args:
         tokenizer: GraphTokenizer.
         max_seq_length: int, longest sequence in pieces.
         max_qa_length: int, longest question with option in pieces; the last pieces are kept.
+        choices: int, number of options.
     """
 
-    choices = 4
-    signature: ClassVar[dict] = {
-        "article": STRINGS,
-        "question": STRINGS,
-        "options": tf.TensorSpec([None, choices], tf.string),
-    }
-
-    def __init__(self, tokenizer, max_seq_length, max_qa_length):
+    def __init__(self, tokenizer, max_seq_length, max_qa_length, choices=4):
         super().__init__(tokenizer, max_seq_length)
+        self.choices = choices
+        self.signature = dict.fromkeys(("article", "question"), STRINGS) | {
+            "options": tf.TensorSpec([None, choices], tf.string)
+        }
         self._max_qa_length = max_qa_length
         self._blanks = _blanks(tokenizer.is_sentencepiece)
 
     def __call__(self, article, question, options):
-        """Features int32 [B, 4 * T] of string [B], [B] and [B, 4]."""
+        """Features int32 [B, N * T] of string [B], [B] and [B, N]."""
         questions = tf.repeat(question, self.choices)
         options = tf.reshape(options, [-1])
         if self.tokenizer.is_sentencepiece:  # it cleans texts before they are joined
@@ -186,7 +183,7 @@ class Options(Texts):
         return {name: tf.reshape(values, [-1, width]) for name, values in features.items()}
 
     def _endings(self, questions, options):
-        """Pieces of questions with the option in the blank or at the end: ragged [4 * B, (T)]."""
+        """Pieces of questions with the option in the blank or at the end: ragged [N * B, (T)]."""
         parts = tf.strings.split(tf.strings.regex_replace(questions, self._blanks, "_"), "_")
         rows = parts.value_rowids()
         is_first = differs_from_last(rows)
@@ -233,7 +230,7 @@ class Sequences(NamedTuple):
     places: tf.Tensor
 
 
-class Words(Texts):
+class WordLists(Texts):
     """Texts as words with white space between them, cut into sequences: `tasks.ner` in a graph.
 
     Args:
@@ -286,9 +283,9 @@ class Words(Texts):
 _UNLINKED, _LINKED, _BLANK, _SPACE = range(4)
 
 
-def _link_kind(char, lower, strip_accents):
+def _link_kind(char, clean_up):
     """The kind of a character: whether pieces can be linked to it."""
-    found = unicodedata.normalize("NFC", preprocess_text(char, lower, False, strip_accents))
+    found = unicodedata.normalize("NFC", clean_up(char, remove_space=False))
     if char.isspace():
         return _SPACE if found == " " else _BLANK
     is_dropped = unicodedata.category(char) in ("Cc", "Cf")
@@ -356,7 +353,7 @@ class Paragraphs(Texts):
     def __init__(self, tokenizer, settings):
         super().__init__(tokenizer, settings.max_seq_length)
         self._settings = settings
-        self._kind_of = table_of(_link_kind, tokenizer.do_lower_case, tokenizer.strip_accents)
+        self._kind_of = table_of(_link_kind, tokenizer.clean_up)
 
     def __call__(self, question, context):
         """Windows of string [B] and [B]; a context that cannot be aligned has one empty window."""

@@ -16,7 +16,10 @@ import tensorflow as tf
 from albert_tf.errors import UserError, import_extra
 from albert_tf.publish.graph_characters import (
     SPACE,
+    DropMarks,
+    LowerLithuanian,
     LowerSigma,
+    LowerTurkish,
     OrderMarks,
     Replacement,
     StripAccents,
@@ -30,11 +33,11 @@ from albert_tf.publish.graph_characters import (
     table_of,
     to_strings,
 )
-from albert_tf.text import tokenization
-from albert_tf.text.tokenization import preprocess_text
+from albert_tf.text import clean_up, tokenization
 
 BLANK, ALONE = 1, 2  # in WordPiece: white space; characters that are words of their own
 STRINGS = tf.TensorSpec([None], tf.string)
+_CASINGS = {"tr": LowerTurkish, "az": LowerTurkish, "lt": LowerLithuanian}
 _CJK = tuple((*limits, ALONE) for limits in tokenization._CJK_RANGES)  # unassigned ones too
 
 
@@ -47,7 +50,7 @@ def operations():
     return import_extra("tensorflow_text", "an exported model that takes text")
 
 
-class Pieces(NamedTuple):
+class PiecesWithOffsets(NamedTuple):
     """Pieces of texts, int32 RaggedTensors [B, (T)]; [start, end) in characters of the text."""
 
     ids: tf.RaggedTensor
@@ -62,7 +65,7 @@ class GraphTokenizer(tf.Module):
         tokenizer: FullTokenizer.
 
     Attributes:
-        is_sentencepiece, do_lower_case, strip_accents: bool, and path: str, of the FullTokenizer.
+        is_sentencepiece: bool, path: str and clean_up: CleanUp, of the FullTokenizer.
         special_tokens: dict of int, `vocab_size`, `start_of_sequence_id`, `end_of_segment_id`,
             `padding_id`, and `mask_id` if the vocabulary has that piece.
 
@@ -73,7 +76,7 @@ class GraphTokenizer(tf.Module):
     def __init__(self, tokenizer):
         super().__init__()
         self.is_sentencepiece, self.path = tokenizer.is_sentencepiece, tokenizer.path
-        self.do_lower_case, self.strip_accents = tokenizer.do_lower_case, tokenizer.strip_accents
+        self.clean_up = tokenizer.clean_up
         special = tokenizer.special_ids(with_mask=False)
         self.special_tokens = {
             "vocab_size": tokenizer.vocab_size,
@@ -109,7 +112,7 @@ class GraphTokenizer(tf.Module):
             texts: string [B] in UTF-8; bytes that are not valid are dropped.
 
         Returns:
-            Pieces: ids, starts, ends (exclusive), counted in Unicode characters of the given text.
+            PiecesWithOffsets. Starts and ends (exclusive) are characters of the given text.
         """
         return self._mode.tokenize(read_characters(texts))
 
@@ -123,17 +126,17 @@ def _pieces(text, table, splits):
         splits: int64 [B + 1], row splits of the pieces.
 
     Returns:
-        Pieces.
+        PiecesWithOffsets.
     """
     ids, first, last = tf.unstack(table, axis=1)
     rows = tf.ragged.row_splits_to_segment_ids(splits)
     limit = tf.gather(text.splits(), rows + 1)
-    # With a 0 at the end, for pieces without a character where no text has any.
+    # The 0 at the end is for pieces without a character, if no text has a character.
     text_starts, text_ends = (tf.concat([field, [0]], axis=0) for field in (text.starts, text.ends))
     end_of_text = tf.gather(text_ends, tf.maximum(limit - 1, 0))
     starts = tf.where(first < limit, tf.gather(text_starts, first), end_of_text)
     ends = tf.where(first < last, tf.gather(text_ends, tf.maximum(last - 1, 0)), starts)
-    return Pieces(
+    return PiecesWithOffsets(
         *(
             tf.RaggedTensor.from_row_splits(values, splits, validate=False)
             for values in (ids, starts, ends)
@@ -147,14 +150,8 @@ def _pieces(text, table, splits):
 class _SentencePieceMode(tf.Module):
     def __init__(self, tokenizer):
         super().__init__()
-        lower, strip_accents = tokenizer.do_lower_case, tokenizer.strip_accents
         self._is_blank = table_of(str.isspace)
-        steps = [Replacement(_cleaned, lower, strip_accents)]
-        if lower:
-            steps.append(LowerSigma())
-        if not strip_accents:
-            steps.append(OrderMarks())
-        self._clean_up = steps
+        self._clean_up = _clean_up_steps(tokenizer.clean_up)
         processor = tokenization.load_sentencepiece(tokenizer.path)
         self._processor = operations().SentencepieceTokenizer(
             processor.serialized_model_proto(), tf.string
@@ -224,13 +221,36 @@ class _SentencePieceMode(tf.Module):
         return found.values, tf.gather(found.row_splits, pieces.row_splits)
 
 
-def _cleaned(char, lower, strip_accents):
-    found = preprocess_text(char, remove_space=False, strip_accents=strip_accents)
-    return lower_characters(found) if lower else found
+def _clean_up_steps(settings):
+    """`CleanUp` as a list of steps."""
+    casing = _CASINGS.get(settings.casing_language) if settings.do_lower_case else None
+    # The casing of a language looks at accents, so they are dropped after it.
+    drops_at_once = settings.strip_accents and not casing
+    steps = [Replacement(_cleaned, settings, drops_at_once)]
+    if settings.decomposes and not drops_at_once:
+        steps.append(OrderMarks())
+    if casing:
+        steps.append(casing())
+        if settings.strip_accents:
+            steps.append(DropMarks())
+    if settings.do_lower_case:
+        steps.append(LowerSigma())
+    return steps
+
+
+def _cleaned(char, settings, drops_accents):
+    """A character after the steps of `CleanUp` that look at no other character."""
+    if settings.decomposes:
+        char = unicodedata.normalize("NFKD", char)
+    elif settings.do_lower_case:
+        char = clean_up.APART_WITH_ACCENT.get(settings.casing_language, {}).get(char, char)
+    if drops_accents:
+        char = "".join(part for part in char if not unicodedata.combining(part))
+    return lower_characters(char, settings.casing_language) if settings.do_lower_case else char
 
 
 def _single_spaced(text, is_blank):
-    """As " ".join(text.split()): the last of every run of white space inside a text stays."""
+    """Like " ".join(text.split()): the last of every run of white space inside a text stays."""
     solid = is_blank(text.codes) == 0
     solid_before = running_total(tf.cast(solid, tf.int32))[:-1]
     is_inside = solid_before > tf.gather(solid_before, tf.gather(text.splits(), text.rows))
@@ -291,7 +311,7 @@ class _WordPieceMode(tf.Module):
         first, last = (
             characters_at(text.codes, string_starts, offsets.values) for offsets in (starts, ends)
         )
-        last = tf.minimum(last, string_starts + tf.gather(lengths, source))  # if it was too long
+        last = tf.minimum(last, string_starts + tf.gather(lengths, source))  # of a long word
         rows = tf.gather(text.rows, string_starts)
         splits = tf.searchsorted(rows, tf.range(text.count + 1), out_type=tf.int64)
         return _pieces(text, tf.stack([pieces.values, first, last], axis=1), splits)

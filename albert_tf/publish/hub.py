@@ -56,7 +56,7 @@ class _Callable(tf.Module):
 
 
 def _outputs(model, head, inputs, training):
-    """The encoder's outputs, and that of a head."""
+    """The outputs of the encoder, and the output of a head."""
     features = {name: inputs[hub_name] for name, hub_name in HUB_NAMES.items()}
     found = model.encoder(features, training=training)
     names = ("pooled_output", "sequence_output", "encoder_outputs")

@@ -102,6 +102,8 @@ def export(functions, config, settings, task, prefix, source):
     else:
         print(f"Exported {source}, for ids only: {path}")
     tflite_files.save(settings.export_dir, tflite)
+    if tflite and LABELS_FILE in contents:  # TFLite files have no assets
+        files.write_text(os.path.join(settings.export_dir, LABELS_FILE), contents[LABELS_FILE])
 
 
 def finetuned_card(functions, config, task_name, prefix, signatures, path, settings):

@@ -75,7 +75,7 @@ def some_at_a_time(call, features):
 
 
 class ServedFunctions:
-    """Serving functions of a model; a subclass has `of_text`, `embeddings` and those that take ids.
+    """Serving functions of a model; a subclass has `of_text`, `embeddings` and functions of ids.
 
     Args:
         model: one of `heads` with its weights.
@@ -118,7 +118,7 @@ class ClassifierFunctions(ServedFunctions):
 
     Args:
         model: heads.ClassificationModel or heads.MultipleChoiceModel with its weights.
-        texts: graph_inputs.SentencePairs or graph_inputs.Options.
+        texts: graph_inputs.SentencePairs or graph_inputs.Choices.
         labels: sequence of C str; None in regression.
         threshold: float or None; returned as `threshold` [B], for callers that need it.
     """
@@ -210,7 +210,7 @@ class TokenFunctions(ClassifierFunctions):
 
     Args:
         model: heads.TokenClassificationModel (without predicted_length) with its weights.
-        texts: graph_inputs.Words.
+        texts: graph_inputs.WordLists.
         labels: sequence of C str.
     """
 
@@ -330,7 +330,7 @@ class SquadFunctions(ServedFunctions):
             end_scores = tf.reshape(outputs["end_top_log_probs"], shape)
             start_scores = outputs["start_top_log_probs"]
             return _Spans(starts, start_scores, ends, end_scores, outputs["cls_logits"])
-        is_piece = features["input_mask"] > 0  # how much padding there is must not matter
+        is_piece = features["input_mask"] > 0  # the amount of padding must not matter
         (start_scores, starts), (end_scores, ends) = (
             heads.top(tf.where(is_piece, outputs[f"{side}_logits"], -np.inf), self._n_best_size)
             for side in ("start", "end")
@@ -356,7 +356,7 @@ def _is_valid(spans, windows, max_answer_length):
 
 
 def _have_most_context(windows):
-    """Whether a window shows a piece with the most context; among equals, the first one does.
+    """Whether a piece has the most context in a window; among equals, only in the first one.
 
     Returns:
         bool [F, T], meaningless for pieces that are not of the paragraph.

@@ -11,16 +11,19 @@ import sys
 import unicodedata
 
 import numpy as np
-from sentencepiece import sentencepiece_model_pb2
 
 from albert_tf import files
 from albert_tf.errors import UserError
-from albert_tf.text import tokenization
-from albert_tf.text.tokenization import MAX_CHARS_PER_WORD, PAD_ID, UNKNOWN, WORD_START
+from albert_tf.options import NORMALIZATION_RULES
+from albert_tf.sentencepiece_proto import ModelProto
+from albert_tf.text import clean_up, tokenization
+from albert_tf.text.tokenization import MAX_CHARS_PER_WORD, UNKNOWN, WORD_START
 
-_Piece = sentencepiece_model_pb2.ModelProto.SentencePiece
-_Trainer = sentencepiece_model_pb2.TrainerSpec
-_NEVER_IN_TEXT = (_Piece.CONTROL, _Piece.UNKNOWN)
+_Piece = ModelProto.Piece
+_Trainer = ModelProto.Trainer
+_PADDING = ("<pad>", "[PAD]")
+_NEVER_IN_TEXT = (_Piece.CONTROL, _Piece.UNKNOWN, _Piece.BYTE)
+_NO_CHARACTER = "\ufdd0"  # Unicode guarantees that it never is one
 _LETTER = r"[\p{Lu}\p{Ll}\p{Lt}]"
 _IGNORED = r"[\p{Mn}\p{Me}\p{Cf}\p{Lm}\p{Sk}'’.:·]"  # between a letter and its neighbours
 # Python's lower-casing: the last sigma of a word has a form of its own.
@@ -44,20 +47,22 @@ def _sentencepiece(tokenizer):
         UserError: the model has a setting that transformers cannot follow.
     """
     model = files.read_bytes(tokenizer.path)
-    proto = sentencepiece_model_pb2.ModelProto.FromString(model)
+    proto = ModelProto.FromString(model)
     _check_sentencepiece(proto)
     vocabulary = [piece.piece for piece in proto.pieces]
     unknown = proto.trainer_spec.unk_id
     metaspace = {"type": "Metaspace", "replacement": WORD_START, "prepend_scheme": "always",
                  "split": True}  # fmt: skip
+    has_bytes = proto.trainer_spec.byte_fallback
+    decoders = [{"type": "ByteFallback"}, metaspace]
     steps = {
-        "normalizer": _sentencepiece_normalizers(proto, tokenizer),
+        "normalizer": _sentencepiece_normalizers(proto, tokenizer.clean_up),
         "pre_tokenizer": [metaspace, _control_split(proto)],
-        "decoder": metaspace,
+        "decoder": {"type": "Sequence", "decoders": decoders} if has_bytes else metaspace,
         "model": {
             "type": "Unigram",
             "unk_id": unknown,
-            "byte_fallback": False,
+            "byte_fallback": has_bytes,
             "vocab": [[piece.piece, _score(piece)] for piece in proto.pieces],
         },
     }
@@ -68,11 +73,15 @@ def _sentencepiece(tokenizer):
 def _check_sentencepiece(proto):
     trainer, normalizer = proto.trainer_spec, proto.normalizer_spec
     kind = _Trainer.ModelType.Name(trainer.model_type).lower()
-    types = {piece.type for piece in proto.pieces}
+    unused = [piece.piece for piece in proto.pieces if piece.type == _Piece.UNUSED]
+    n_bytes = sum(piece.type == _Piece.BYTE for piece in proto.pieces)
+    has_table = bool(normalizer.precompiled_charsmap)
     faults = {
         f"is of the type {kind}": kind != "unigram",
-        "falls back to bytes": trainer.byte_fallback or _Piece.BYTE in types,
-        "has unused pieces": _Piece.UNUSED in types,
+        f"has a table of its own for characters, {normalizer.name}": has_table
+        and normalizer.name not in NORMALIZATION_RULES,
+        "falls back to bytes without a piece for each byte": n_bytes != 256 * trainer.byte_fallback,
+        "has unused pieces": not all(map(tokenization.is_number_and_comma, unused)),
         "marks the ends of words": trainer.treat_whitespace_as_suffix,
         "has pieces of several words": any(WORD_START in p.piece[1:] for p in proto.pieces),
         "has add_dummy_prefix=false": not normalizer.add_dummy_prefix,
@@ -87,20 +96,56 @@ def _check_sentencepiece(proto):
         )
 
 
-def _sentencepiece_normalizers(proto, tokenizer):
-    """The steps of `preprocess_text`, and then the model's own table."""
+def _sentencepiece_normalizers(proto, settings):
+    """The steps of `CleanUp`, and then the model's own table."""
+    steps = [_replace(str.isspace, " ")]  # U+001C to U+001F are spaces only in Python
+    if settings.decomposes:
+        steps.append({"type": "NFKD"})
+    if settings.do_lower_case and settings.casing_language in clean_up.CASED_APART:
+        steps += _lowered_apart(settings.casing_language)
+    if settings.strip_accents:  # StripAccents takes the marks of class 0 too
+        steps.append(_replace(unicodedata.combining, ""))
+    # transformers drops the marks after a letter that a table changes, so no letter may be left to
+    # a table that folds case.
+    if settings.do_lower_case or proto.normalizer_spec.name.endswith("_cf"):
+        steps += _LOWERED
     charsmap = base64.b64encode(proto.normalizer_spec.precompiled_charsmap).decode("ascii")
-    table = {"type": "Precompiled", "precompiled_charsmap": charsmap}
-    # The table composes Hangul, but transformers applies it to single characters: compose first.
-    composed = [{"type": "NFC"}] if "nfkc" in proto.normalizer_spec.name else []
-    # StripAccents takes the marks of class 0 too
-    stripped = [_replace(unicodedata.combining, "")] if tokenizer.strip_accents else []
+    if charsmap:
+        # The table composes letters and marks, but transformers applies it to single characters.
+        # Unlike NFC, it does not look beyond a mark, such as a vowel sign of Arabic.
+        before = f"{_marks_that_stay()}\\K(?={_character_class(unicodedata.combining)})"
+        steps += [
+            _replace_match(before, _NO_CHARACTER),
+            {"type": "NFC"},
+            {"type": "Replace", "pattern": {"String": _NO_CHARACTER}, "content": ""},
+            {"type": "Precompiled", "precompiled_charsmap": charsmap},
+        ]
+    return steps
+
+
+def _marks_that_stay():
+    """The marks that form no character with the letter before them, for regular expressions."""
+    forms = (unicodedata.decomposition(chr(code)) for code in range(sys.maxunicode + 1))
+    parts = [form.split() for form in forms if form and not form.startswith("<")]
+    composed = {chr(int(second, 16)) for _, *rest in parts for second in rest}
+    return _character_class(lambda char: unicodedata.combining(char) and char not in composed)
+
+
+def _lowered_apart(language):
+    """`clean_up.lower_apart`: the letters themselves become small by the step after these."""
+    between, above = clean_up.mark_classes()
+    accented = [
+        {"type": "Replace", "pattern": {"String": letter}, "content": lowered}
+        for letter, lowered in clean_up.APART_WITH_ACCENT[language].items()
+    ]
+    dot = clean_up.DOT_ABOVE
+    if language == "lt":
+        letters = clean_up.CASED_APART[language]
+        return [*accented, _replace_match(rf"[{letters}]{between}*\K(?={above})", dot)]
     return [
-        _replace(str.isspace, " "),  # U+001C to U+001F are spaces only in Python
-        {"type": "NFKD"},
-        *stripped,
-        *(_LOWERED if tokenizer.do_lower_case else ()),
-        *([*composed, table] if charsmap else ()),
+        *accented,
+        _replace_match(f"I(?!{between}*{dot})", "ı"),
+        _replace_match(rf"I{between}*\K{dot}", ""),
     ]
 
 
@@ -157,8 +202,8 @@ def tokenizer_files(tokenizer, max_length, finds_special=False):
     Args:
         tokenizer: FullTokenizer, whose vocabulary has [CLS] and [SEP].
         max_length: int, longest sequence.
-        finds_special: bool, take "[MASK]" and the like in a text for the special pieces that a
-            masked LM is asked with. FullTokenizer takes them for text.
+        finds_special: bool, whether "[MASK]" and the like in a text become special pieces, which a
+            masked LM needs. FullTokenizer treats them as text.
 
     Returns:
         dict of file name -> bytes.
@@ -182,8 +227,8 @@ def tokenizer_files(tokenizer, max_length, finds_special=False):
         **settings,
     }
     ids = {token: id_ for id_, token in enumerate(vocabulary)}
-    settings |= {"cls_token": "[CLS]", "sep_token": "[SEP]", "pad_token": vocabulary[PAD_ID]}
-    if "[MASK]" in ids:  # transformers would give one that is absent an id of its own
+    settings |= {"cls_token": "[CLS]", "sep_token": "[SEP]", "pad_token": _pad_token(tokenizer)}
+    if "[MASK]" in ids:  # transformers would add an absent one, with a new id
         settings["mask_token"] = "[MASK]"
     special = {value for key, value in settings.items() if key.endswith("_token")}
     marks = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
@@ -206,6 +251,22 @@ def tokenizer_files(tokenizer, max_length, finds_special=False):
         "tokenizer.json": files.json_bytes(content),
         "tokenizer_config.json": files.json_bytes(settings),
     }
+
+
+def ids_for_config(tokenizer):
+    """The special ids of the config of a FullTokenizer's model: dict of str -> int."""
+    ids = tokenizer.special_ids(with_mask=False)
+    pad = tokenizer.vocab[_pad_token(tokenizer)]
+    return {"pad_token_id": pad, "bos_token_id": ids.cls, "eos_token_id": ids.sep}
+
+
+def _pad_token(tokenizer):
+    """The piece to declare as padding: str.
+
+    Padding is masked, so its id does not matter to the model; but libraries leave the piece out of
+    decoded text. If the vocabulary has none for it, [SEP] does no harm.
+    """
+    return next((piece for piece in _PADDING if piece in tokenizer.vocab), "[SEP]")
 
 
 def _template(ids):
@@ -235,7 +296,10 @@ def _split(pattern, behavior):
 
 
 def _replace(is_replaced, content):
-    pattern = _character_class(is_replaced)
+    return _replace_match(_character_class(is_replaced), content)
+
+
+def _replace_match(pattern, content):
     return {"type": "Replace", "pattern": {"Regex": pattern}, "content": content}
 
 

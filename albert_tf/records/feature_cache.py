@@ -58,7 +58,7 @@ def cached_records(path, schema, settings, inputs, make, *, add_key=False):
         "schema": {name: [item.dtype.name, item.length] for name, item in schema.items()},
         "input_sha256": hashlib.sha256(b"".join(hashes)).hexdigest(),
     }
-    wanted = json.loads(json.dumps(wanted))  # as it will be read again: tuples are lists
+    wanted = json.loads(json.dumps(wanted))  # as in the file, where tuples are lists
     if add_key:
         key = hashlib.sha256(json.dumps(wanted, sort_keys=True).encode()).hexdigest()
         stem, ending = os.path.splitext(path)

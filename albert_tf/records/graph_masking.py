@@ -5,7 +5,7 @@ The algorithm and the distribution of the masks are the same as in `corpus.insta
 numbers of a record depend only on a seed, its content and the epoch. So a record has different
 masks in each epoch, which do not depend on the process or batch that reads it, or on resuming.
 
-Shapes: B sequences, T tokens, P predictions per sequence, w words of all sequences together.
+Shapes: B sequences, T pieces, P predictions per sequence, w words of all sequences together.
 """
 
 import dataclasses
@@ -14,10 +14,10 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.options import Instances
+from albert_tf.options import Instances, NGrams, options_of
 from albert_tf.text.tokenization import SpecialIds
 
-EVALUATION = -1  # in place of the epoch: the masks are the same every time
+EVALUATION = -1  # in place of the epoch: so the masks are the same every time
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,8 +25,7 @@ class Masking:
     """Settings of masking, and a callable that masks a batch.
 
     Attributes:
-        settings: options.Instances; only `masked_lm_prob`, `ngram`, `max_predictions_per_seq`,
-            `favor_shorter_ngram` and `do_whole_word_mask` are used here.
+        settings: options.Instances; only the options that are named in `described` are used.
         special_ids: SpecialIds of the records' vocabulary, with [MASK].
         vocab_size: int, of the same vocabulary; random pieces are drawn from all of it.
     """
@@ -38,17 +37,20 @@ class Masking:
     @property
     def described(self):
         """The settings that are used: dict for JSON."""
-        names = (
-            "masked_lm_prob", "ngram", "max_predictions_per_seq", "favor_shorter_ngram",
-            "do_whole_word_mask",
-        )  # fmt: skip
-        return {name: getattr(self.settings, name) for name in names}
+        names = [field.name for field in options_of(NGrams)]
+        names += ["masked_lm_prob", "max_predictions_per_seq"]
+        described = {name: getattr(self.settings, name) for name in names}
+        for name in ("masked_lm_keep_prob", "masked_lm_random_prob"):
+            if described[name] == getattr(Instances, name):
+                del described[name]  # records of earlier versions do not have it
+        return described
 
     def __call__(self, features, keys):
         """Masks a batch.
 
         Args:
-            features: dict with int32 [B, T]: input_ids, input_mask, token_boundary.
+            features: dict with int32 [B, T]: input_ids, input_mask and, to mask whole words,
+                token_boundary.
             keys: int64 tensor [B, 2], from `keys_of`.
 
         Returns:
@@ -60,7 +62,7 @@ class Masking:
         length, predictions = ids.shape[1], settings.max_predictions_per_seq
         is_special = (ids == self.special_ids.cls) | (ids == self.special_ids.sep)
         may_mask = (mask > 0) & ~is_special
-        opens_word = features["token_boundary"] > 0
+        opens_word = features["token_boundary"] > 0 if settings.do_whole_word_mask else None
         words = _word_groups(opens_word, may_mask, settings.do_whole_word_mask)
         sizes = [length, length, predictions, predictions]
         draws = _uniform(keys, sum(sizes))
@@ -84,10 +86,12 @@ class Masking:
         }
 
     def _replacements(self, labels, kinds, pieces):
-        """Replacements of tokens [B, P]: 80% [MASK], 10% any piece, 10% themselves."""
+        """Replacements of pieces [B, P]: [MASK], any piece or themselves, as `mask_tokens`."""
         pieces = tf.cast(pieces * self.vocab_size, tf.int32)
-        others = tf.where(kinds < 0.9, labels, pieces)
-        return tf.where(kinds < 0.8, self.special_ids.mask, others)
+        keep_until = 1 - self.settings.masked_lm_random_prob
+        others = tf.where(kinds < keep_until, labels, pieces)
+        masks = kinds < keep_until - self.settings.masked_lm_keep_prob
+        return tf.where(masks, self.special_ids.mask, others)
 
 
 def keys_of(serialized, seed, epochs):
@@ -104,14 +108,14 @@ def keys_of(serialized, seed, epochs):
     )
 
 
-# === Amounts, also used when masks are made while records are written ===
+# === Amounts, also for masks that are made while records are written ===
 
 
 def num_to_predict(length, settings):
-    """Number of tokens to mask in sequences. Halves are rounded to even, as in the original.
+    """Number of pieces to mask in sequences. Halves are rounded to even, as in the original.
 
     Args:
-        length: int or int array, number of tokens of the sequences, including specials.
+        length: int or int array, number of pieces of the sequences, including special ones.
         settings: options.Instances.
     """
     wanted = np.rint(np.asarray(length) * settings.masked_lm_prob).astype(np.int64)
@@ -132,14 +136,14 @@ def length_cdf(settings):
 # === Words ===
 
 
-class _Words(NamedTuple):
-    """The words of all sequences, one after the other; see `corpus.instances.Words`.
+class _WordGroups(NamedTuple):
+    """The words of all sequences, one after the other; see `corpus.instances.WordGroups`.
 
     Attributes:
-        number: int32 tensor [B, T], the word of each token; -1 if the token may not be masked.
-        bounds: int32 tensor [w + 1]; word k has the tokens from bounds[k] to bounds[k + 1] - 1,
-            where only tokens that may be masked are counted.
-        word_of: int32 tensor [tokens that may be masked + 1], the word of each; w at the end.
+        number: int32 tensor [B, T], the word of each piece; -1 if the piece may not be masked.
+        bounds: int32 tensor [w + 1]; word k has the pieces from bounds[k] to bounds[k + 1] - 1,
+            where only pieces that may be masked are counted.
+        word_of: int32 tensor [pieces that may be masked + 1], the word of each; w at the end.
         firsts, stops: int32 tensors [B]; a sequence has the words firsts to stops - 1.
     """
 
@@ -151,15 +155,15 @@ class _Words(NamedTuple):
 
 
 def _word_groups(opens_word, may_mask, whole_words):
-    """Groups tokens into _Words; the arguments are those of `corpus.instances.word_groups`."""
+    """Groups pieces into _WordGroups; the arguments are those of `corpus.instances.word_groups`."""
     count = tf.cast(may_mask, tf.int32)
-    opens = may_mask & (tf.cumsum(count, axis=1) == 1)  # there is no word before it to join
+    opens = may_mask & (tf.cumsum(count, axis=1) == 1)  # no word before this piece can be joined
     opens |= may_mask & (opens_word if whole_words else True)
     flat_opens, flat_may_mask = tf.reshape(opens, [-1]), tf.reshape(may_mask, [-1])
     number = tf.cumsum(tf.cast(flat_opens, tf.int32)) - 1
     place = tf.cumsum(tf.reshape(count, [-1])) - 1
     stops = tf.cumsum(tf.reduce_sum(tf.cast(opens, tf.int32), axis=1))
-    return _Words(
+    return _WordGroups(
         number=tf.where(may_mask, tf.reshape(number, tf.shape(may_mask)), -1),
         bounds=tf.concat([place[flat_opens], [tf.reduce_sum(count)]], 0),
         word_of=tf.concat([number[flat_may_mask], stops[-1:]], 0),
@@ -169,17 +173,17 @@ def _word_groups(opens_word, may_mask, whole_words):
 
 
 def _choose_ngrams(words, budgets, order_draws, ngram_lengths, longest_ngram):
-    """Chooses n-grams until a number of tokens is reached, as `corpus.instances.choose_ngrams`.
+    """Chooses n-grams until a number of pieces is reached, as `corpus.instances.choose_ngrams`.
 
     Args:
-        words: _Words.
-        budgets: int32 tensor [B], maximum number of tokens to choose in each sequence.
+        words: _WordGroups.
+        budgets: int32 tensor [B], maximum number of pieces to choose in each sequence.
         order_draws: float64 tensor [B, T]; words are visited in ascending order of these numbers.
         ngram_lengths: int32 tensor [B, T], n-gram lengths, in the order in which words are visited.
         longest_ngram: int, longest n-gram in words.
 
     Returns:
-        bool tensor [B, T], the chosen tokens.
+        bool tensor [B, T], the chosen pieces.
     """
     counts = words.stops - words.firsts
     is_word = tf.range(order_draws.shape[1]) < counts[:, tf.newaxis]
@@ -229,7 +233,7 @@ def _uniform(keys, count):
 
 
 def _first_places(chosen, count):
-    """Ascending positions of chosen tokens (int32 [B, count]), and which exist (bool)."""
+    """Ascending positions of chosen pieces (int32 [B, count]), and which exist (bool)."""
     length = chosen.shape[1]
     ranks = tf.where(chosen, tf.range(length, 0, -1), 0)
     found = tf.math.top_k(ranks, min(count, length)).values
@@ -238,7 +242,7 @@ def _first_places(chosen, count):
 
 
 def _replace(ids, positions, is_real, replaced):
-    """Replaces tokens of ids [B, T] at the positions [B, P] that are real (bool [B, P])."""
+    """Replaces pieces of ids [B, T] at the positions [B, P] that are real (bool [B, P])."""
     rows = tf.broadcast_to(tf.range(tf.shape(ids)[0])[:, tf.newaxis], tf.shape(positions))
     places = tf.stack([rows[is_real], positions[is_real]], axis=1)
     return tf.tensor_scatter_nd_update(ids, places, replaced[is_real])

@@ -113,14 +113,15 @@ def parsed_batches(serialized, schema, batch_size, drop_remainder, *, masking=No
         masking: graph_masking.Masking or None, to mask the records.
         seed: int, seed of the masks.
     """
+    stored = {name: schemas.stored_name(schema, name) for name in schema}
     fixed = {
-        name: tf.io.FixedLenFeature([feature.length], feature.dtype)
+        stored[name]: tf.io.FixedLenFeature([feature.length], feature.dtype)
         for name, feature in schema.items()
     }
 
     def parse(batch, epochs=graph_masking.EVALUATION):
         values = tf.io.parse_example(batch, fixed)
-        features = {name: _checked(name, values[name], schema[name]) for name in schema}
+        features = {name: _checked(name, values[stored[name]], schema[name]) for name in schema}
         if masking is None:
             return features
         return masking(features, graph_masking.keys_of(batch, seed, epochs))
@@ -193,7 +194,7 @@ def lengths_up_to(max_seq_length, few=False):
 
     Args:
         max_seq_length: int, the last of them.
-        few: bool, whether they are at most four, as if each new length costs a compilation.
+        few: bool, whether there are at most four, because each new length is compiled.
     """
     step = max(32, _rounded_up(-(-max_seq_length // 4))) if few else LENGTH_STEP
     return (*range(step, max_seq_length, step), max_seq_length)
@@ -204,7 +205,7 @@ def _rounded_up(length):
 
 
 def _trim(lengths, features):
-    """Cuts token features [B, k * T] to the first length that fits all of their B * k sequences.
+    """Cuts features of pieces [B, k * T] to the first length that fits all B * k sequences.
 
     Args:
         lengths: tuple of int, the last of which is T.
@@ -233,7 +234,7 @@ def _bucket_of(bounds, width, serialized):
 
 
 def _cut(features, max_seq_length, length, reshape):
-    """Cuts token features [B, k * T] to [B, k * length], with their library's `reshape`."""
+    """Cuts features of pieces [B, k * T] to [B, k * length], by the `reshape` of their library."""
 
     def cut(values):
         rows, columns = values.shape
@@ -349,7 +350,7 @@ def _in_batches(order, groups, before, batch_size, key):
 
 
 def _blocks(files):
-    """Parts of files that are read without what is before them: paths, offsets, counts, each [K].
+    """Parts of files that can be read by themselves: paths, offsets, counts, each [K].
 
     A compressed file is one block. Other blocks have record_files.STEP records, or fewer at the
     end of a file.

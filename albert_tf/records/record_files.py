@@ -175,7 +175,7 @@ def read_state(path):
 
 
 def _current(entries, states):
-    """The entries of unchanged files, without other figures of a summary."""
+    """The entries of unchanged files, without the other values of a summary."""
     return {
         path: {key: entries[path][key] for key in _ENTRY}
         for path in states
@@ -246,7 +246,7 @@ def tokenizers_of(paths):
 
 
 def _closest(path, listed):
-    """The tokenizer of the entry that describes a file best: others may be of earlier files."""
+    """The tokenizer of the entry that describes a file best; others may describe earlier files."""
     if len(listed) == 1:
         return listed[0][1]
     now = state(path)  # the size counts more than the time, which a copy does not keep
@@ -434,22 +434,23 @@ def _features(record, where):
 
 def _check_features(features, where, schema, flags):
     for name, feature in schema.items():
-        if name not in features:
+        stored = schemas.stored_name(schema, name)
+        if stored not in features:
             raise UserError(
-                f"{where} has no feature {name}; it has {', '.join(sorted(features)) or 'none'}"
+                f"{where} has no feature {stored}; it has {', '.join(sorted(features)) or 'none'}"
             )
-        found, wanted = features[name].WhichOneof("kind"), _KINDS[feature.dtype]
+        found, wanted = features[stored].WhichOneof("kind"), _KINDS[feature.dtype]
         if found != wanted:
-            raise UserError(f"feature {name} in {where} is {found or 'empty'}, not {wanted}")
-        values = np.array(getattr(features[name], wanted).value)
+            raise UserError(f"feature {stored} in {where} is {found or 'empty'}, not {wanted}")
+        values = np.array(getattr(features[stored], wanted).value)
         if len(values) != feature.length:
-            raise _wrong_length(len(values), feature.length, name, where, flags.get(name))
+            raise _wrong_length(len(values), feature.length, stored, where, flags.get(name))
         smallest, largest = feature.limits
         bad = values[~((values >= smallest) & (values <= largest))]
         if len(bad):
             reason = _LIMITED_BY.get(name)
             raise UserError(
-                f"feature {name} in {where} holds {bad[0]}; allowed are {smallest} to {largest}"
+                f"feature {stored} in {where} holds {bad[0]}; allowed are {smallest} to {largest}"
                 + (f" ({reason})" if reason and bad[0] > largest else "")
             )
 

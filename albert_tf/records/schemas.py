@@ -19,6 +19,8 @@ from albert_tf.errors import UserError
 
 _SHARDS = re.compile(r"@(\d+)$")
 _MOST_SHARDS = 99_999
+_GARDEN_NAMES = {"input_ids": "input_word_ids", "segment_ids": "input_type_ids"}
+ORDER_LABEL = "next_sentence_labels"
 _INT64_LIST, _FLOAT_LIST = 0x1A, 0x12  # tags of the two kinds of lists in a Feature
 
 
@@ -31,12 +33,14 @@ class FeatureSpec:
         length: int, number of values.
         minimum, maximum: int or float, the smallest and the largest value allowed; None for the
             limits of int32 or float32, which are the types of batches.
+        stored_as: str or None, the feature's name in records of another tool.
     """
 
     dtype: tf.DType
     length: int
     minimum: float | None = None
     maximum: float | None = None
+    stored_as: str | None = None
 
     @property
     def limits(self):
@@ -46,6 +50,28 @@ class FeatureSpec:
             kind.min if self.minimum is None else self.minimum,
             kind.max if self.maximum is None else self.maximum,
         )
+
+
+def stored_name(schema, name):
+    """The name of a feature of a schema in the records."""
+    return schema[name].stored_as or name
+
+
+def as_stored(schema, record):
+    """The schema with the names of the Model Garden, if a record has them.
+
+    Args:
+        schema: dict from feature name to `FeatureSpec`.
+        record: dict or other container of the names of a record's features.
+    """
+    names = {
+        name: theirs
+        for name, theirs in _GARDEN_NAMES.items()
+        if name in schema and name not in record and theirs in record
+    }
+    return schema | {
+        name: dataclasses.replace(schema[name], stored_as=theirs) for name, theirs in names.items()
+    }
 
 
 def _index(length, size=None):
@@ -65,6 +91,7 @@ def pretraining_schema(max_seq_length, max_predictions_per_seq, *, vocab_size=No
     """Schema of the pre-training records.
 
     Label of `next_sentence_labels`: 0 = segments in order, 1 = swapped or from another document.
+    Records of one segment do not have it.
 
     Args:
         max_seq_length: int T, tokens per record.
@@ -79,7 +106,7 @@ def pretraining_schema(max_seq_length, max_predictions_per_seq, *, vocab_size=No
         "masked_lm_positions": _index(max_predictions_per_seq, max_seq_length),
         "masked_lm_ids": _index(max_predictions_per_seq, vocab_size),
         "masked_lm_weights": FeatureSpec(tf.float32, max_predictions_per_seq, minimum=0),
-        "next_sentence_labels": _index(1, 2),
+        ORDER_LABEL: _index(1, 2),
     }
 
 
@@ -89,8 +116,8 @@ def classification_schema(max_seq_length, label_dtype=tf.int64, *, num_labels=No
     `is_real_example` is 0 for the rows that fill a last batch, which count in no metric.
 
     Args:
-        max_seq_length: int, tokens per record; in multiple choice, the sequences of all choices are
-            put end to end.
+        max_seq_length: int, pieces of a record; in multiple choice, the sequences of all choices
+            are put end to end.
         label_dtype: tf.DType, tf.int64 for the number of a class, tf.float32 for a score.
         num_labels: int C, or None for no limit on the labels.
         sizes: vocab_size and type_vocab_size.
@@ -128,7 +155,7 @@ def squad_schema(max_seq_length, training, **sizes):
     not hold the answer, both are 0 ([CLS]) and is_impossible is 1.
 
     Args:
-        max_seq_length: int T, tokens per window with its question.
+        max_seq_length: int T, pieces of a window with its question.
         training: bool, whether there are labels.
         sizes: vocab_size and type_vocab_size.
     """

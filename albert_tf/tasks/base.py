@@ -4,7 +4,9 @@
 import collections
 import dataclasses
 import functools
+import math
 import os
+import re
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -12,11 +14,15 @@ import scipy
 
 from albert_tf import files
 from albert_tf.checkpoints import run_directory
+from albert_tf.errors import UserError
+from albert_tf.model import objectives
 from albert_tf.records import feature_cache, input_pipeline, schemas
+from albert_tf.tasks import data_report
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training import evaluation
-from albert_tf.training.task import Evaluation, RecordFiles, Split
+from albert_tf.training.splits_and_results import Evaluation, RecordFiles, Split
 
+_NUMBER = re.compile(r"\d*\.?\d+(e-?\d+)?")
 _TOGETHER = 1000  # examples whose features are in memory at a time
 
 
@@ -60,7 +66,7 @@ class Task:
     """Base class of all tasks: everything about a task except its files.
 
     A task turns examples into features. It turns the model's outputs into answers and, if the
-    examples have labels, into figures. A `split` is a Split of features and examples; `outputs` is
+    examples have labels, into metrics. A `split` is a Split of features and examples; `outputs` is
     a dict of the model's outputs for it, arrays [n, ...].
 
     Attributes:
@@ -74,23 +80,28 @@ class Task:
         schema: dict from feature name to FeatureSpec, of the records.
         inputs: tuple of str, the features that the model reads.
         choices: int, sequences of a row of features.
-        classified: str, what gets a label each, for messages.
-        objective: objectives.Objective, the loss and the figures of training.
-        key_metric: str, the figure that chooses the best checkpoint; larger is better.
-        shown_figures: tuple of str, the figures that an evaluation prints; None for all.
+        classified: str, the things that get a label, for messages.
+        objective: objectives.Objective, the loss and the metrics of training.
+        key_metric: str, the metric that chooses the best checkpoint; larger is better, except for
+            losses.
+        chosen_metric: str, the key metric if the user chose it; else None.
+        shown_metrics: tuple of str, the metrics that an evaluation prints; None for all.
         takes_head: bool, whether training starts with the head of the checkpoint it is given.
+        compares_classes: bool, whether rare classes are worth a warning.
         results_layout: str, format of an evaluation in `eval_results.txt`, as in the original
             script of the task (`evaluation.Evaluator`).
         export_folder: str, folder of the task's exports in the export directory.
     """
 
     kind = None
+    chosen_metric = None
     optional_inputs = ()
     inputs = ("input_ids", "input_mask", "segment_ids")
     choices = 1
     classified = "examples"
-    shown_figures = None
+    shown_metrics = None
     takes_head = False
+    compares_classes = False
     results_layout = "{first}{rest}best = {before}\n" + evaluation.RULE
     export_folder = ""
 
@@ -98,7 +109,10 @@ class Task:
         """The model to train, evaluate and predict with; options are those of AlbertModel."""
 
     def examples(self, inputs):
-        """Examples without labels: a list, from a list of dicts by `input_names`."""
+        """Makes examples without labels: list of dicts with the keys `input_names` -> list."""
+
+    def texts_of(self, example):
+        """The texts of an example, for comparisons: tuple of str."""
 
     def features(self, examples, counts=None):
         """Converts examples to a dict of arrays that fit `schema`; counts oddities in `counts`."""
@@ -106,7 +120,7 @@ class Task:
     def answers(self, split, outputs):
         """The model's answer to each example, readable for people and programs: list of dicts.
 
-        By default those of a classifier: `label` and `probabilities`, a dict by label.
+        By default, the answers of a classifier: `label` and `probabilities`, a dict by label.
         """
         logits = outputs["logits"]
         return [
@@ -121,14 +135,14 @@ class Task:
         """Probabilities of the labels, of logits; float32 [n, C]."""
         return scipy.special.softmax(np.asarray(logits, np.float32), axis=-1)
 
-    def figures(self, split, outputs, batch_size):
+    def metrics(self, split, outputs, batch_size):
         """How good the outputs are: dict of str to float, empty if the examples have no labels.
 
         `loss` among them is the mean over batches of `batch_size`, as the original computes it.
         """
 
-    def keep(self, figures):
-        """Writes files that belong to the best checkpoint, given the figures of its evaluation."""
+    def keep(self, metrics):
+        """Writes files that belong to the best checkpoint, given the metrics of its evaluation."""
 
     def label_counts(self, arrays):
         """Number of examples with each label, from their features: int array [C]."""
@@ -163,21 +177,55 @@ class Task:
         """The model to export."""
         return self.make_model(config)
 
+    def weigh_classes(self, given, counts):
+        """Gives the classes weights in the loss.
+
+        Args:
+            given: list of str, --class_weights: "balanced", or a number for each label.
+            counts: dict from label to its count in the training set.
+
+        Raises:
+            UserError: the task has not one class for each thing, or the weights do not fit it.
+        """
+        flag = f"--class_weights={','.join(given)}"
+        if self.objective not in (objectives.CLASSIFICATION, objectives.TOKEN_CLASSIFICATION):
+            raise UserError(f"{flag} is for tasks with one class for each text or word")
+        if given == ["balanced"]:
+            present = [label for label in self.labels if counts[label]]
+            total = sum(counts.values())
+            weights = [total / (len(present) * max(counts[label], 1)) for label in self.labels]
+        else:
+            weights = [float(x) if _NUMBER.fullmatch(x) else math.nan for x in given]
+            if len(weights) != len(self.labels) or not all(0 < x < math.inf for x in weights):
+                raise UserError(
+                    f"{flag} must be balanced, or a number above 0 for each of the "
+                    f"{len(self.labels)} classes: {', '.join(self.labels)}"
+                )
+        shown = zip(self.labels, weights, strict=True)
+        print(f"Weights of classes: {', '.join(f'{name} {x:.3g}' for name, x in shown)}")
+        self.objective = objectives.with_class_weights(self.objective, weights)
+
+    def report(self, split, outputs):
+        """A table with the metrics of each class and the counts of confusions: str or None."""
+
     def served_functions(self, model, tokenizer, prefix):
         """Functions to export for a model with a checkpoint's weights (`publish.signatures`)."""
+
+    def check_export(self, takes_text):
+        """Raises UserError, before the training, if the model cannot be exported so."""
 
 
 @dataclasses.dataclass(frozen=True)
 class DataSet:
-    """Where the examples of a task lie, where features are kept and predictions go.
+    """The files of a task: its examples, their features, and predictions.
 
     Attributes:
         task: Task.
         data_dir: str.
         output_dir: str, the run's, where predictions go.
-        cached_dir: str, where record files go; that of the test set goes to output_dir.
+        cached_dir: str, where record files go, except that of the test set (output_dir).
         record_files: dict from split to the path of its record file, where the user gave one.
-        suffix: str, added to the names of figures and files.
+        suffix: str, added to the names of metrics and files.
     """
 
     task: Task
@@ -217,7 +265,7 @@ class DataSet:
     # --- Training and evaluation ---
 
     def record_file(self, split):
-        """Path of the record file of a split; a default one for train or dev also gets a key."""
+        """Path of the record file of a split; a default name for train or dev also has a key."""
         if self.record_files.get(split):
             return self.record_files[split]
         if split == "test":
@@ -233,40 +281,76 @@ class DataSet:
         """The EvaluatedOn of the evaluations."""
         paths = [path for part in self._evaluated.values() for path in part.sources("dev")]
         content = [run_directory.sha256(path) for path in paths]
-        return evaluation.evaluated_on(paths, content=content, **self.settings)
+        chosen = self.task.chosen_metric
+        settings = self.settings | ({"best_metric": chosen} if chosen else {})
+        return evaluation.evaluated_on(paths, content=content, **settings)
 
     @functools.cached_property
     def _evaluated(self):
-        """The parts of the development set; cached, as it prints what is missing."""
+        """The parts of the development set; cached, because `parts` prints what is missing."""
         return self.parts("dev")
 
     @functools.cached_property
+    def _training_cache(self):
+        return self._records("train")
+
+    @functools.cached_property
+    def _evaluation_sets(self):
+        """Dict of suffix -> (examples, feature_cache.Cache), of the sets that are evaluated."""
+        found = {}
+        for suffix, part in self._evaluated.items():
+            given = part.read("dev")
+            found[suffix] = given[0], part._records("dev", given)
+        return found
+
+    def report(self, do_eval):
+        """Prints the report on the training set and the sets that are evaluated; a dict for JSON.
+
+        Args:
+            do_eval: bool, whether there is an evaluation.
+        """
+        length, counts = self.task.text.max_seq_length, self._training_cache.counts
+        found = {"train": data_report.of_split(counts, length)}
+        if do_eval:
+            known = {*map(self.task.texts_of, self.read("train")[0])}
+            for suffix, (examples, cache) in self._evaluation_sets.items():
+                texts = [*map(self.task.texts_of, examples)]
+                found[f"dev{suffix}"] = data_report.of_split(cache.counts, length, known, texts)
+        counts = self.training_records.labels if self.task.compares_classes else {}
+        return data_report.say(found, self.unit, counts)
+
+    @functools.cached_property
     def training_records(self):
-        """RecordFiles of the training set, made if they are not there."""
-        cache = self._records("train")
+        """RecordFiles of the training set, made if they do not exist."""
+        cache = self._training_cache
         labels = {label: cache.counts[f"label {label}"] for label in self.task.labels or ()}
         return RecordFiles([cache.path], self.task.schema, self.described(), labels)
 
     def evaluation_splits(self):
-        """Dict of key -> Split: the development set, with what else is evaluated next to it."""
-        splits = {}
-        for suffix, part in self._evaluated.items():
-            given = part.read("dev")
-            path = part._records("dev", given).path
-            splits[suffix] = Split(input_pipeline.load_arrays(path, self.task.schema), given[0])
-        return splits
+        """Dict of key -> Split: the development set, and the sets that are evaluated with it."""
+        return {
+            suffix: Split(input_pipeline.load_arrays(cache.path, self.task.schema), examples)
+            for suffix, (examples, cache) in self._evaluation_sets.items()
+        }
 
     def evaluate(self, splits, outputs, batch_size):
         """Evaluates outputs, a dict from key to the model's outputs for that split: Evaluation."""
-        figures, warnings = {}, []
+        metrics, warnings = {}, []
         for suffix, split in splits.items():
-            found = self.task.figures(split, outputs[suffix], batch_size)
-            figures |= {f"{name}{suffix}": value for name, value in found.items()}
+            found = self.task.metrics(split, outputs[suffix], batch_size)
+            metrics |= {f"{name}{suffix}": value for name, value in found.items()}
             warnings.append(self.task.warning(split, outputs[suffix]))
-        return Evaluation(figures, tuple(warnings), lambda: self.task.keep(figures))
+
+        def keep():
+            self.task.keep(metrics)
+            report = self.task.report(splits[""], outputs[""])
+            if report:
+                files.write_text(os.path.join(self.output_dir, evaluation.REPORT), report)
+
+        return Evaluation(metrics, tuple(warnings), keep)
 
     def _records(self, split, given=None):
-        """Makes the record file of a split, unless it is there and made of the same.
+        """Makes the record file of a split, unless it exists and has the same settings and input.
 
         Args:
             split: str.
@@ -279,6 +363,7 @@ class DataSet:
         def make(cache):
             examples, counts = given or self.read(split)
             cache.counts.update(counts)
+            data_report.add_texts(cache.counts, [*map(self.task.texts_of, examples)])
             return self._batches(examples, cache.counts)
 
         text = self.task.text
@@ -297,6 +382,7 @@ class DataSet:
         """Yields the features of examples, some at a time."""
         for start in range(0, len(examples), _TOGETHER):
             arrays = self.task.features(examples[start : start + _TOGETHER], counts)
+            data_report.add_pieces(counts, arrays, self.task.text.tokenizer)
             if self.task.labels:
                 found = self.task.label_counts(arrays).tolist()
                 for label, count in zip(self.task.labels, found, strict=True):
@@ -336,7 +422,7 @@ class DataSet:
         return splits
 
     def write_predictions(self, splits, members, batch_size):
-        """Writes the predictions of the only one of `members` and prints their figures."""
+        """Writes the predictions of the only member, and prints their metrics."""
         (member,) = members
         for suffix, split in splits.items():
             warning = self.task.warning(split, member.outputs[suffix])
@@ -351,21 +437,35 @@ class DataSet:
             print(f"Predicted {count} with {member.source}: {', '.join(texts)}")
         if self.labels_of_test is None:
             return
-        figures = self.evaluate(splits, member.outputs, batch_size).figures
-        if figures:
-            evaluation.report_predictions(self.output_dir, figures, member.step)
+        metrics = self.evaluate(splits, member.outputs, batch_size).metrics
+        if metrics:
+            evaluation.report_predictions(self.output_dir, metrics, member.step)
         else:
-            print(f"The test set has no {self.labels_of_test}, so there are no figures.")
+            print(f"The test set has no {self.labels_of_test}, so there are no metrics.")
 
 
-# --- Figures that several tasks have ---
+def say_threshold(name, before, now, kept=False):
+    """Prints both values of a threshold that another file would replace, or that was replaced.
+
+    Args:
+        name: str.
+        before: float, tuned earlier.
+        now: float, tuned on the file that was scored.
+        kept: bool, whether the earlier one stays.
+    """
+    if before != now:
+        what = f"stays {before}, tuned on another file; for this one {now} is best"
+        print(f"{name} {what if kept else f'was {before} and is now {now}'}")
+
+
+# --- Metrics that several tasks have ---
 
 
 def classes(logits):
     """Predicted classes: logits [n, C] -> ids int [n].
 
-    Figures, answers and exports agree on them. Probabilities would not do, as those of different
-    logits can be equal in float32.
+    Metrics, answers and exports use this function, so that they agree. It takes logits, because
+    different logits can have equal probabilities in float32.
     """
     return np.argmax(logits, axis=-1)
 
@@ -377,10 +477,10 @@ def cross_entropy(logits, labels):
 
 
 def mean_over_batches(losses, batch_size, weights=None):
-    """`loss` of the original's results: the mean of the batches' means, the last one's included.
+    """`loss` of the original's results: the mean of the means of all batches, of any size.
 
     Args:
-        losses: array [n]; sums, where an example has several.
+        losses: array [n]; the sum, if an example has several losses.
         batch_size: int.
         weights: array [n], how many losses each example has; None for one each.
 

@@ -15,11 +15,15 @@ import tensorflow as tf
 from albert_tf.checkpoints.run_directory import FinetunedTask
 from albert_tf.errors import UserError
 from albert_tf.model import heads, objectives
-from albert_tf.options import WINDOW, check_pair_length
+from albert_tf.options import MODEL_TASKS, WINDOW, check_pair_length
 from albert_tf.publish import graph_inputs, signatures
 from albert_tf.records import schemas
-from albert_tf.tasks import base, glue, tables
+from albert_tf.tasks import base, data_report, glue, tables
 from albert_tf.text.sequences import pack_pairs
+
+_LARGE = 10  # mean or standard deviation of labels that is hard to learn
+_SMALL_SPREAD = 0.01  # standard deviation of predictions, relative to that of labels, that is none
+_MOST_CLASSES = 20  # of which eval_results.txt has metrics
 
 
 class ClassificationTask(base.Task):
@@ -34,14 +38,17 @@ class ClassificationTask(base.Task):
     """
 
     functions = signatures.ClassifierFunctions
+    compares_classes = True
 
     def __init__(self, name, row, text, threshold=None, optional_inputs=()):
         self.name, self.row, self.text, self.threshold = name, row, text, threshold
-        self.kind = FinetunedTask(glue.model_task(name), row.labels)
+        self.kind = FinetunedTask(MODEL_TASKS.get(name, name), row.labels)
         self.labels = row.labels
         self.input_names = ("text", "text_pair")[: len(row.text)]
         self.optional_inputs = optional_inputs
         self.key_metric = row.metrics[0]
+        if row.is_own and not row.is_regression:
+            self.shown_metrics = ("eval_accuracy", "macro_f1", "eval_loss")
         self.objective = objectives.REGRESSION if row.is_regression else objectives.CLASSIFICATION
         self.schema = schemas.classification_schema(
             text.max_seq_length,
@@ -55,7 +62,7 @@ class ClassificationTask(base.Task):
         return heads.ClassificationModel(config, self.row.num_outputs, **encoder_options)
 
     def examples(self, inputs):
-        """Examples of dicts of `text` and, of pairs, `text_pair`."""
+        """Makes examples from dicts with `text` and, for pairs, `text_pair`."""
         normalize = self.text.tokenizer.normalize
         return [
             glue.Example(
@@ -70,12 +77,11 @@ class ClassificationTask(base.Task):
     def features(self, examples, counts=None):
         """Arrays of the records: [CLS] a [SEP], or [CLS] a [SEP] b [SEP], cut to max_seq_length.
 
-        Of a pair that is too long, the longer text loses its last tokens until both are equally
-        long.
+        If a pair is too long, the longer text loses its last pieces until both are equally long.
 
         Args:
             examples: list of n Examples.
-            counts: not used.
+            counts: Counter or None; the lengths of the sequences are added to it.
 
         Returns:
             dict of numpy arrays, which fit `schema`: input_ids (int32), input_mask and segment_ids
@@ -88,10 +94,18 @@ class ClassificationTask(base.Task):
         check_pair_length(self.text.max_seq_length)
         texts = [example.text_a for example in examples]
         pairs = [example.text_b for example in examples]
-        return pack_pairs(self.text.tokenizer, texts, pairs, self.text.max_seq_length) | {
+        lengths, given = [], (self.text.tokenizer, texts, pairs, self.text.max_seq_length)
+        packed = pack_pairs(*given, lengths)
+        if counts is not None:
+            data_report.add_lengths(counts, lengths)
+        return packed | {
             "label_ids": self.label_ids(examples),
             "is_real_example": np.ones(len(examples), np.int8),
         }
+
+    def texts_of(self, example):
+        """The texts of an example: tuple of str."""
+        return example.text_a, example.text_b or ""
 
     def label_ids(self, examples):
         """Labels of examples for the model: int32 [n], or float32 [n] in regression."""
@@ -107,12 +121,14 @@ class ClassificationTask(base.Task):
             return [{"predictions": float(score)} for score in scores]
         return super().answers(split, outputs)
 
-    def figures(self, split, outputs, batch_size):
+    def metrics(self, split, outputs, batch_size):
         """Metrics of the task: the original's, its `loss`, and those of the GLUE benchmark.
 
-        Correlations are nan if all scores or all labels are the same, as those of a single example
-        are; matthew_corr is 0 then.
+        Correlations are nan if all scores or all labels are equal, such as those of a single
+        example; matthew_corr is 0 then.
         """
+        if not getattr(split.content, "are_labelled", True):
+            return {}
         logits, labels = np.asarray(outputs["logits"], np.float64), split.arrays["label_ids"]
         if self.row.is_regression:
             logits = logits.ravel()
@@ -120,7 +136,39 @@ class ClassificationTask(base.Task):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", scipy.stats.ConstantInputWarning)
             found = {name: float(METRICS[name](logits, labels)) for name in self.row.metrics}
+        if self.row.is_own and not self.row.is_regression:
+            found |= _of_classes(logits, labels, self.labels)
         return found | {"loss": base.mean_over_batches(_losses(logits, labels), batch_size)}
+
+    def report(self, split, outputs):
+        """Precision, recall and F1 of each class, and how often which was taken for which."""
+        if not self.row.is_own or self.row.is_regression or self.row.multi_label:
+            return None
+        import sklearn.metrics
+
+        gold, found = np.ravel(split.arrays["label_ids"]), base.classes(outputs["logits"])
+        ids = range(len(self.labels))
+        table = sklearn.metrics.classification_report(
+            gold, found, labels=ids, target_names=self.labels, digits=4, zero_division=0
+        )
+        counts = sklearn.metrics.confusion_matrix(gold, found, labels=ids)
+        rows = [["label \\ prediction", *self.labels]]
+        rows += [[label, *row] for label, row in zip(self.labels, counts.tolist(), strict=True)]
+        return f"{table}\n{tables.tab_separated(rows)}"
+
+    def warning(self, split, outputs):
+        """A sign of failed training; scores that hardly differ are one too."""
+        if self.labels:
+            return super().warning(split, outputs)
+        scores, labels = np.ravel(outputs["logits"]), np.ravel(split.arrays["label_ids"])
+        if len(scores) < 2 or not np.std(scores) < _SMALL_SPREAD * np.std(labels):
+            return None
+        return (
+            f"all {len(scores)} predictions lie between {scores.min():.4g} and {scores.max():.4g}, "
+            f"and the labels between {labels.min():.4g} and {labels.max():.4g}: the model has "
+            "probably not learnt; train for longer, or with labels that have a mean of 0 and a "
+            "standard deviation of 1"
+        )
 
     def served_threshold(self, prefix):
         """The number to export with a checkpoint."""
@@ -148,9 +196,15 @@ class GlueData(base.DataSet):
     shuffle_buffer_size: int = WINDOW
 
     notes: ClassVar[dict] = {
+        "other_labels": "{} rows have other labels than --labels and are left out",
         "left_out": "{} rows lack columns and are left out",
         "without_text": "{} rows have no text, and are used nevertheless",
     }
+
+    @property
+    def labels_of_test(self):
+        """What the test set may have besides texts; that of a GLUE task has none."""
+        return "labels" if self.row.is_own and self.row.label else None
 
     @property
     def settings(self):
@@ -173,15 +227,26 @@ class GlueData(base.DataSet):
         tokenizer = self.task.text.tokenizer
         examples, left_out = glue.read_examples(self.row, self.data_dir, split, tokenizer)
         counts = {
+            "other_labels": examples.other_labels,
             "left_out": left_out,
             "without_text": sum(not (example.text_a or example.text_b) for example in examples),
         }
+        if split == "train" and self.row.is_regression:
+            labels = self.task.label_ids(examples).astype(np.float64)
+            counts |= {"label_mean": round(labels.mean()), "label_spread": round(labels.std())}
         if split == "train" and not self.row.multi_label:
             counts["sorted_by_label"] = num_sorted(self.task, examples)
         return examples, counts
 
     def _say(self, split, counts):
         super()._say(split, counts)
+        mean, spread = counts["label_mean"], counts["label_spread"]
+        if max(abs(mean), spread) > _LARGE:
+            print(
+                f"Warning: the labels of {split} have the mean {mean} and the standard deviation "
+                f"{spread}. A model learns numbers near 0 and 1 far better: subtract {mean} from "
+                f"the labels and divide them by {max(spread, 1)}, and undo it in the predictions"
+            )
         count = counts["sorted_by_label"]
         if count > self.shuffle_buffer_size:
             print(
@@ -195,13 +260,17 @@ class GlueData(base.DataSet):
         names = [*self.task.input_names, *(["label"] * len(self.row.label))]
         columns = self.row.text + self.row.label
         named = (f"{name} in column {x!r}" for name, x in zip(names, columns, strict=True))
-        return f"{self.sources('train')[0]}: {', '.join(named)}".replace("column -1", "the last")
+        source = self.sources("train")[0]
+        if self.row.is_own:
+            source = glue.describe(self.row, self.data_dir, "train")
+        return f"{source}: {', '.join(named)}".replace("column -1", "the last")
 
     def prediction_files(self, examples, answers):
-        """The original's two files, and that for the GLUE server.
+        """The original's two files, the labels, and the file for the GLUE server.
 
-        test_results.tsv has a line of tab-separated numbers per example, and no header;
-        submit_results.tsv a header, then the name and the label (or score) of each example.
+        test_results.tsv has a line of tab-separated numbers per example, and no header: the labels
+        of its columns are the lines of test_results.labels.txt. submit_results.tsv has a header,
+        then the name and the label (or score) of each example.
         """
         numbers = [
             [np.float32(value) for value in answer.get("probabilities", answer).values()]
@@ -215,6 +284,9 @@ class GlueData(base.DataSet):
             os.path.join(folder, f"test{ending}"): tables.tab_separated(numbers),
             os.path.join(folder, f"submit{ending}"): _submission(named),
         }
+        if self.task.labels:
+            path = os.path.join(folder, f"test_results{self.suffix}.labels.txt")
+            texts[path] = tables.tab_separated([label] for label in self.task.labels)
         if self.submission_dir:
             path = os.path.join(self.submission_dir, self.row.submission_file)
             texts[path] = glue_submission(self.row, examples, values)
@@ -255,10 +327,34 @@ def _sklearn(name, logits, ids, **options):
     return getattr(sklearn.metrics, name)(ids, base.classes(logits), **options)
 
 
+def _of_classes(logits, ids, labels):
+    """Macro F1, precision, recall and F1 of each class, and counts of confusions: dict."""
+    import sklearn.metrics
+
+    found, every = base.classes(logits), range(len(labels))
+    *scores, _ = sklearn.metrics.precision_recall_fscore_support(
+        ids, found, labels=every, zero_division=0
+    )
+    names = ("precision", "recall", "f1")
+    metrics = {
+        f"macro_{n}": float(np.mean(values)) for n, values in zip(names, scores, strict=True)
+    }
+    if len(labels) > _MOST_CLASSES:
+        return metrics
+    for name, values in zip(names, scores, strict=True):
+        metrics |= {f"{name}_{label}": float(x) for label, x in zip(labels, values, strict=True)}
+    counts = sklearn.metrics.confusion_matrix(ids, found, labels=every)
+    return metrics | {
+        f"count_{label}_as_{other}": int(counts[row, column])
+        for row, label in enumerate(labels)
+        for column, other in enumerate(labels)
+    }
+
+
 # name in the results -> f(logits [n, C] or scores [n], label ids [n] or scores [n])
 METRICS = {
     "eval_accuracy": lambda logits, ids: np.mean(base.classes(logits) == ids),
-    # `loss` of the results is the mean over batches, this one over examples.
+    # `loss` of the results is the mean over batches, and this is the mean over examples.
     "eval_loss": lambda outputs, labels: np.mean(_losses(outputs, labels)),
     "matthew_corr": functools.partial(_sklearn, "matthews_corrcoef"),
     "f1": functools.partial(_sklearn, "f1_score", zero_division=0.0),

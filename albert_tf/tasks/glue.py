@@ -4,11 +4,12 @@
 A row says which columns hold texts and labels; `read_examples` reads them.
 """
 
+import collections
 import dataclasses
-import itertools
 import math
 import os
 import reprlib
+import unicodedata
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -16,18 +17,21 @@ import tensorflow as tf
 from albert_tf import options
 from albert_tf.errors import UserError
 from albert_tf.options import LABEL_SEPARATOR
-from albert_tf.tasks import tables
+from albert_tf.tasks import label_lists, tables
 
 SPLITS = ("train", "dev", "test")
 NEEDED_BY = {"train": "--do_train", "dev": "--do_eval", "test": "--do_predict"}
 _MOST_SHOWN = 10  # labels in a message
 _FILES = {split: (f"{split}.tsv",) for split in SPLITS}
-_OWN_FILES = {split: (f"{split}.tsv", f"{split}.csv") for split in SPLITS}
+_OWN_ENDINGS = ("tsv", "csv", "jsonl", "json")
+_OWN_FILES = {split: tuple(f"{split}.{end}" for end in _OWN_ENDINGS) for split in SPLITS}
+_ZEROS, _ONES = {"0", "0.0", "False", "false"}, {"1", "1.0", "True", "true"}
+_MISSING = {"nan", "na", "n/a", "<na>", "none", "null", "-", "?"}  # labels that may be none
 _ENOUGH_ROWS = 20  # to tell a column of classes from one of texts
 
 
 class Example(NamedTuple):
-    """One row of a file: its name, texts (text_b None where there is none) and label.
+    """One row of a file: its name, texts (text_b is None if there is none) and label.
 
     The label is a class (str), in multi-label classification a list of them, in regression a float.
     In the test split it is a stand-in: the first class, or 0.0.
@@ -37,6 +41,21 @@ class Example(NamedTuple):
     text_a: str
     text_b: str | None
     label: str | list | float
+
+
+class Examples(list):
+    """The Examples of a split.
+
+    Attributes:
+        are_labelled: bool, whether their labels are real ones.
+        is_test: bool.
+        other_labels: int, number of rows left out because of their labels.
+    """
+
+    def __init__(self, examples, are_labelled, is_test, other_labels):
+        super().__init__(examples)
+        self.are_labelled, self.is_test = are_labelled, is_test
+        self.other_labels = other_labels
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,14 +70,16 @@ class GlueTask:
         text: tuple of one or two columns, in the training and development files.
         test_text: the same in the test file; empty if it has the same columns.
         label: tuple of one column in the training and development files; () if there is none. With
-            multi_label a column of labels with LABEL_SEPARATOR between them, or columns of 0 and
-            1, one for each label.
+            multi_label a column of labels, as of `label_lists.split`, or columns of 0 and 1, one
+            for each label.
         labels: tuple of str in the order of their ids, or None for regression.
         metrics: tuple of names in `classification.METRICS`. The first one chooses the best
             checkpoint.
         files: dict from split to names, of which one file must exist; splits without a file are
             not in it.
-        splits_with_header: tuple of str; elsewhere the first row is an example.
+        splits_with_header: tuple of str; elsewhere the first row is an example. None to recognise
+            it in each file.
+        delimiter: str or None, the separator of the columns; None to recognise it.
         guid, test_guid: str, how examples are named in train and dev, and in test: "row" (split and
             number of the row), "position" (number of the example), "id" (the first column) or
             "normalized id".
@@ -67,13 +88,14 @@ class GlueTask:
         splits_with_blank_rows: tuple of str, in which a blank row is an example without text, so
             that a line of predictions belongs to the same line of the file; elsewhere it is left
             out and counted.
-        normalize_labels: bool, whether labels go through the tokenizer's normalisation, as the
-            original has it; if not, they are only stripped.
+        normalize_labels: bool, whether the tokenizer normalizes labels too, as in the original; if
+            not, they are only stripped.
         multi_label: bool, whether a text has any number of labels.
+        skip_other_labels: bool, whether rows with other labels than `labels` are left out.
         server_file: str, name of the file that the GLUE server takes, if it is not the folder's.
         score_range: (lowest, highest) score in that file, or None for classes.
         companions: tuple of (suffix, name in `TASKS`): tasks on whose development and test sets the
-            same model is also evaluated; the suffix is added to figures and file names.
+            same model is also evaluated; the suffix is added to metrics and file names.
     """
 
     folder: str
@@ -83,16 +105,28 @@ class GlueTask:
     labels: tuple[str, ...] | None = ("0", "1")
     metrics: tuple[str, ...] = ("eval_accuracy", "eval_loss")
     files: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=lambda: _FILES)
-    splits_with_header: tuple[str, ...] = SPLITS
+    splits_with_header: tuple[str, ...] | None = SPLITS
+    delimiter: str | None = None
     guid: str = "normalized id"
     test_guid: str = "normalized id"
     splits_with_short_rows: tuple[str, ...] = ()
     splits_with_blank_rows: tuple[str, ...] = ()
     normalize_labels: bool = True
     multi_label: bool = False
+    skip_other_labels: bool = False
     server_file: str = ""
     score_range: tuple[float, float] | None = None
     companions: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def is_own(self):
+        """Whether it is of a user's own files."""
+        return not self.folder
+
+    @property
+    def header(self):
+        """Whether own files have a header (bool); None to recognise it."""
+        return None if self.splits_with_header is None else bool(self.splits_with_header)
 
     @property
     def is_regression(self):
@@ -193,16 +227,6 @@ def find_task(name):
     return TASKS[name.lower()]
 
 
-def model_task(name):
-    """Name of the task that a task's model is trained on: `mnli` for its companions.
-
-    Args:
-        name: str, in any case; it may be `tsv`.
-    """
-    owners = {other: owner for owner, task in TASKS.items() for _, other in task.companions}
-    return owners.get(name.lower(), name.lower())
-
-
 def with_companions(task, data_dir, split):
     """A task and its companions that have a file of a split; prints the names of missing files.
 
@@ -212,7 +236,7 @@ def with_companions(task, data_dir, split):
         split: str, dev or test.
 
     Returns:
-        dict from the suffix of names of figures and files ("" for the task itself) to GlueTask.
+        dict from the suffix of names of metrics and files ("" for the task itself) to GlueTask.
     """
     found = {"": task}
     for suffix, name in task.companions:
@@ -233,12 +257,15 @@ def tsv_task(
     regression=False,
     data_dir="",
     multi_label=False,
+    delimiter=None,
+    header=None,
+    skip_other_labels=False,
 ):
     """Makes the task of a user's own train.tsv, dev.tsv and test.tsv, where they are needed.
 
-    The files are tab-separated UTF-8 with one example per line, where quotes are ordinary
-    characters, or CSV files named train.csv and so on. If a column is given by name, every file
-    must begin with a header. If all are given by number (from 0), no file has one. The test file
+    The names may also end in .csv, .jsonl or .json. Separators and quotes are recognised
+    (`tables.find_form`). If a column is given by name, every file must begin with a header. If all
+    are given by number (from 0), a first row that numbers the columns is a header. The test file
     needs no label column.
 
     Args:
@@ -246,10 +273,14 @@ def tsv_task(
         text_pair_column: str, int or None, column of a second text.
         label_column: str, int or None; prediction needs none. With multi_label also a list of
             columns with 0 or 1, separated by commas.
-        labels: list of str in the order of their ids, or None: those of the training file, sorted.
+        labels: list of str in the order of their ids; None for those of the training file, in the
+            order of `tables.order`.
         regression: bool, whether labels are numbers.
         data_dir: str, directory of the files; read only to find the labels.
         multi_label: bool, whether a text has any number of labels.
+        delimiter: str or None, as of `tables.parse_delimiter`.
+        header: bool, whether files have a header; None to recognise it.
+        skip_other_labels: bool, whether rows with other labels than the given are left out.
 
     Raises:
         UserError: the arguments don't go together, or the training file is needed and unusable.
@@ -261,9 +292,6 @@ def tsv_task(
         labels = labels or label_columns
         if len(labels) != len(label_columns):
             raise UserError(f"{len(labels)} labels, but {len(label_columns)} label columns")
-    if regression and labels:
-        raise UserError(f"labels {list(labels)} are given, but regression has none: drop one")
-    named = any(isinstance(column, str) for column in (*text, *label_columns))
     task = GlueTask(
         folder="",
         text=text,
@@ -271,12 +299,14 @@ def tsv_task(
         labels=None if regression else tuple(map(str, labels or ())),
         metrics=("micro_f1",) if multi_label else _SCORES if regression else _ACCURACY,
         files=_OWN_FILES,
-        splits_with_header=SPLITS if named else (),
+        splits_with_header=None if header is None else SPLITS if header else (),
+        delimiter=tables.parse_delimiter(delimiter),
         guid="row",
         test_guid="position",
         splits_with_blank_rows=("test",),
         normalize_labels=False,
         multi_label=multi_label,
+        skip_other_labels=skip_other_labels,
     )
     if not (regression or labels):
         task = dataclasses.replace(task, labels=_labels_of_training_file(task, data_dir))
@@ -304,17 +334,19 @@ def _labels_of_training_file(task, data_dir):
         "its training as --labels"
     )
     path = input_file(task, data_dir, "train", remedy)
-    rows, _ = read_rows(task, data_dir, "train")
-    found = [_labels(task, row, str.strip) for row in rows]
-    first, others = found[0], [*itertools.chain.from_iterable(found[1:])]
-    if not task.splits_with_header and first and {*first}.isdisjoint(others):
+    table = read_rows(task, data_dir, "train")
+    found, _ = _labels_of(task, table.rows, str.strip)
+    first, others = found[0], [label for labels in found[1:] for label in labels]
+    is_unsure = table.header is None and task.header is None
+    if is_unsure and first and {*first}.isdisjoint(others):
         raise UserError(
-            f"{rows[0].place}: label {LABEL_SEPARATOR.join(first)!r} occurs only here, so this "
-            "line seems to be a header; give the columns by name, or --labels if it is not one"
+            f"{table.rows[0].place}: label {LABEL_SEPARATOR.join(first)!r} occurs only here, so "
+            "this line seems to be a header; give --header, or the columns by name, or --noheader "
+            "if it is not one"
         )
-    # Labels are compared with labels: rows with several each may be fewer than twice their classes.
+    # Compare with the number of labels, not of rows: a row may have several labels.
     given = first + others
-    labels = sorted({*given})
+    labels = sorted({*given}, key=tables.order)
     if sum(map(bool, found)) >= _ENOUGH_ROWS and len(labels) > len(given) / 2:
         numbers = "" if task.multi_label else "or --regression if these are numbers to predict; "
         raise UserError(
@@ -322,10 +354,42 @@ def _labels_of_training_file(task, data_dir):
             f"{len(given)}, such as {reprlib.repr(given[0])}, so it does not hold classes. Give "
             f"another --label_column; {numbers}or all classes as --labels"
         )
+    _warn_of_labels(labels, given)
     return tuple(labels)
 
 
+def _warn_of_labels(labels, given):
+    """Prints warnings of labels that may be one, or none."""
+    counts = collections.Counter(given)
+    spelt = collections.defaultdict(list)
+    for label in labels:
+        usual = " ".join(unicodedata.normalize("NFKC", label).casefold().split())
+        spelt[usual].append(f"{label!r} ({counts[label]})")
+    for alike in spelt.values():
+        if len(alike) > 1:
+            print(
+                f"Warning: the labels {' and '.join(alike)} are different classes: if they are "
+                "one, write them alike"
+            )
+    for label in labels:
+        if label.casefold() in _MISSING:
+            others = ",".join(other for other in labels if other.casefold() not in _MISSING)
+            print(
+                f"Warning: the label {label!r} of {counts[label]} rows may stand for a missing "
+                f"one: to leave them out, give --labels={others} --skip_other_labels"
+            )
+
+
 # === Reading ===
+
+
+def describe(task, data_dir, split):
+    """How a file of a split is read, for a line: its separator, header and columns; a str."""
+    table = read_rows(task, data_dir, split)
+    if not task.multi_label:
+        return str(table)
+    _, labels = _labels_of(task, table.rows, str.strip)
+    return f"{table}, labels: {labels}"
 
 
 def input_file(task, data_dir, split, remedy=None):
@@ -377,29 +441,58 @@ def read_examples(task, data_dir, split, tokenizer):
         UserError: the file is missing, empty or damaged, or a row lacks columns or has an unknown
             label; the message names file and line.
     """
-    rows, left_out = read_rows(task, data_dir, split)
+    table = read_rows(task, data_dir, split)
     normalize = tokenizer.normalize
-    first = int(split in task.splits_with_header)
+    first = int(table.header is not None)
     names = {
         "row": lambda row: f"{split}-{row.number}",
         "position": lambda row: str(row.number - first),
         "id": lambda row: row.cells[0],
         "normalized id": lambda row: normalize(row.cells[0]),
     }
-    name, examples = names[task.test_guid if split == "test" else task.guid], []
-    for row in rows:
+    name = names[task.test_guid if split == "test" else task.guid]
+    if split == "test":
+        labels = test_labels(task, table, normalize)
+    else:
+        labels = labels_of(task, table.rows, normalize, skip_others=task.skip_other_labels)
+    are_labelled = labels is not None
+    pairs = zip(table.rows, labels or [task.stand_in] * len(table.rows), strict=True)
+    pairs = [(row, label) for row, label in pairs if label is not None]
+    if not pairs:
+        raise UserError(f"{table.path}: no row has one of --labels={','.join(task.labels)}")
+    examples = []
+    for row, label in pairs:
         texts = [normalize(text) for text in row.values[: len(task.text)]]
-        label = task.stand_in if split == "test" else label_of(task, row, normalize)
         examples.append(Example(name(row), texts[0], texts[1] if len(texts) == 2 else None, label))
-    return examples, left_out
+    other_labels = len(table.rows) - len(examples)
+    examples = Examples(examples, are_labelled, split == "test", other_labels)
+    return examples, table.left_out
+
+
+def test_labels(task, table, normalize):
+    """The labels of a user's own test file: list; None unless every row has a known one."""
+    columns = task.label if task.is_own else ()
+    names = table.header or []
+    numbers = [names.index(c) if c in names else c for c in columns]
+    width = min(len(row.cells) for row in table.rows)
+    if not numbers or not all(isinstance(n, int) and n < width for n in numbers):
+        return None
+    rows = [
+        row._replace(values=row.values[: len(task.text)] + [row.cells[n] for n in numbers])
+        for row in table.rows
+    ]
+    try:
+        return labels_of(task, rows, normalize)
+    except UserError as error:
+        print(f"The test set is not scored: {error}")
+        return None
 
 
 def read_rows(task, data_dir, split):
     """Reads the rows of a split; arguments and errors are those of `read_examples`.
 
     Returns:
-        (list of tables.Row, whose values are the texts and, except in the test split, the label;
-        int, number of rows left out).
+        tables.Table, whose values are the texts and, except in the test split, the label.
     """
     labelled = split != "test"
     if labelled and not task.label and split in task.files:
@@ -412,65 +505,119 @@ def read_rows(task, data_dir, split):
             f"{path}: column {twice!r} would be read twice: --text_column, --text_pair_column and "
             "--label_column must be different columns. By default, --text_column is 0"
         )
-    has_header = split in task.splits_with_header
-    header, rows, left_out = tables.read_columns(
+    table = tables.read_columns(
         path,
         columns,
-        has_header=has_header,
+        has_header=task.header if task.is_own else split in task.splits_with_header,
+        delimiter=task.delimiter,
+        quoted_tabs=task.is_own,
         keep_blank=split in task.splits_with_blank_rows,
         skip_short=split in task.splits_with_short_rows,
     )
-    if has_header and all(isinstance(column, int) for column in columns):
+    if task.is_own:
+        _check_no_index(task, table)
+    if table.header is not None and not task.is_own:
         if labelled:
-            has_columns = len(header) > max(columns)
-            is_example = has_columns and _is_label(task, header[task.label[0]].strip())
+            has_columns = len(table.first) > max(columns)
+            is_example = has_columns and _is_label(task, table.first[task.label[0]].strip())
         else:
-            is_example = header[:1] and header[0].strip().isdecimal()
+            is_example = table.first[:1] and table.first[0].strip().isdecimal()
         if is_example:
             raise UserError(
                 f"{path}, line 1: the file has no header, but files of this task need one: "
                 "put a line with the names of the columns first"
             )
-    return rows, left_out
+    return table
 
 
-def label_of(task, row, normalize):
-    """The label of an Example, for a row of a training or development file."""
+def _check_no_index(task, table):
+    """Raises UserError if a column of texts only counts the rows, as an index of pandas does.
+
+    Some numbers may be missing, as after rows were dropped.
+    """
+    for place, column in enumerate(task.text):
+        texts = [row.values[place].strip() for row in table.rows]
+        if len(texts) < 3 or not all(text.isdecimal() and len(text) < 10 for text in texts):
+            continue
+        numbers = [*map(int, texts)]
+        if numbers == sorted({*numbers}):
+            raise UserError(
+                f"{table.path}: column {column!r} only counts the rows, so it holds no texts: "
+                "give another --text_column or --text_pair_column"
+            )
+
+
+def labels_of(task, rows, normalize, skip_others=False):
+    """The labels of Examples, for the rows of a training or development file: list.
+
+    The label is None where a row has other labels than those of the task and `skip_others` is set.
+    """
     normalize = normalize if task.normalize_labels else str.strip
     if task.is_regression:
-        text = normalize(row.values[-1])
-        score = _number(text)
-        if not abs(score) <= float(tf.float32.max):  # nan is not
-            raise UserError(
-                f"{row.place}: the label must be a number. Received: {reprlib.repr(text)}"
-            )
-        return score
-    labels = _labels(task, row, normalize)
-    for label in labels:
-        if label not in task.labels:
+        return [_score(row, normalize(row.values[-1])) for row in rows]
+    found, _ = _labels_of(task, rows, normalize, needed=not skip_others)
+    labels_of_rows = []
+    for row, labels in zip(rows, found, strict=True):
+        other = next((label for label in labels if label not in task.labels), None)
+        if other is not None and not skip_others:
             more = len(task.labels) - _MOST_SHOWN
             raise UserError(
-                f"{row.place}: unknown label {reprlib.repr(label)}; known are "
+                f"{row.place}: unknown label {reprlib.repr(other)}; known are "
                 f"{', '.join(task.labels[:_MOST_SHOWN])}" + f" and {more} more" * (more > 0)
             )
-    return labels if task.multi_label else labels[0]
+        known = labels if task.multi_label else labels[0]
+        labels_of_rows.append(known if other is None else None)
+    return labels_of_rows
 
 
-def _labels(task, row, normalize):
-    """Labels of a row: list of str, of one label except in multi-label classification."""
-    cells = row.values[len(task.text) :]
-    if len(cells) > 1:
-        if not {*cells} <= {"0", "1"}:
-            raise UserError(
-                f"{row.place}: a label column holds 0 or 1. Received: {', '.join(cells)}"
-            )
-        return [label for label, cell in zip(task.labels, cells, strict=True) if cell == "1"]
+def _score(row, text):
+    score = _number(text)
+    if not abs(score) <= float(tf.float32.max):  # nan is not
+        hint = ". If this line names the columns, give --header" if row.number == 0 else ""
+        raise UserError(
+            f"{row.place}: the label must be a number. Received: {reprlib.repr(text)}{hint}"
+        )
+    return score
+
+
+def _labels_of(task, rows, normalize, needed=True):
+    """Labels of rows: (list of lists of str, str: how several labels are written).
+
+    An empty label is an error if it is `needed`; several labels may be none.
+    """
+    cells = [row.values[len(task.text) :] for row in rows]
+    if len(cells[0]) > 1:
+        found = []
+        for row, values in zip(rows, cells, strict=True):
+            if not {*values} <= _ZEROS | _ONES:
+                raise UserError(
+                    f"{row.place}: a label column holds 0 or 1. Received: {', '.join(values)}"
+                )
+            chosen = zip(task.labels, values, strict=True)
+            found.append([label for label, value in chosen if value in _ONES])
+        return found, "columns of 0 and 1"
     if task.multi_label:
-        return [label for label in map(str.strip, cells[0].split(LABEL_SEPARATOR)) if label]
-    label = normalize(cells[0])
-    if not label:
-        raise UserError(f"{row.place}: the label is empty; add one or remove the row")
-    return [label]
+        found, described = label_lists.split([cell for (cell,) in cells], task.labels)
+        return _respelled(task, found), described
+    texts = [normalize(cell) for (cell,) in cells]
+    if task.is_own and (texts := label_lists.only_ones(texts)) is None:
+        raise UserError(
+            f"{rows[0].place}: the labels are lists, as {reprlib.repr(cells[0][0])}: give "
+            "--multi_label for several labels of a text, or one label for each text"
+        )
+    found = _respelled(task, [[text] for text in texts])
+    for row, (label,) in zip(rows, found, strict=True):
+        if needed and not label:
+            raise UserError(f"{row.place}: the label is empty; add one or remove the row")
+    return found, ""
+
+
+def _respelled(task, found):
+    """The labels of rows, with one spelling of each in a user's own files."""
+    if not task.is_own:
+        return found
+    same = tables.spellings({label for labels in found for label in labels}, task.labels)
+    return [[same.get(label, label) for label in labels] for labels in found]
 
 
 def _number(text):

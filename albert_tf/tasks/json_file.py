@@ -8,7 +8,7 @@ from albert_tf.errors import UserError, parse_json, read_local
 
 
 def read(path, expected):
-    """Reads a JSON file.
+    """Reads a JSON file; one with an object on each line as a list of them.
 
     Args:
         path: str.
@@ -26,12 +26,15 @@ def read(path, expected):
     if content.startswith(b"\x1f\x8b"):  # as gzip writes it
         raise UserError(f"{path} is compressed: unpack it")
     content = content.removeprefix(codecs.BOM_UTF8)
-    first_line = content.lstrip().partition(b"\n")[0]
+    first_line, _, rest = (part.strip() for part in content.lstrip().partition(b"\n"))
     if not first_line.startswith((b"{", b"[")) and {*b",\t"} & {*first_line}:
         raise UserError(
             f"{path} seems to be a table, and {expected}. Convert it. It begins: "
             f"{first_line[:40]!r}"
         )
+    if rest and first_line.startswith(b"{") and first_line.endswith(b"}"):
+        lines = enumerate(content.splitlines(), start=1)
+        return [parse_json(line, f"{path}, line {n}") for n, line in lines if line.strip()]
     return parse_json(content, path)
 
 

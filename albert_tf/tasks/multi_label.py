@@ -22,8 +22,8 @@ _ROUNDING = 1e-6  # probabilities that are nearer cannot be told apart on anothe
 
 
 @dataclasses.dataclass(frozen=True)
-class Threshold:
-    """Content of FILE: a label with a higher probability is predicted.
+class LabelThreshold:
+    """The threshold in FILE: labels with a higher probability are predicted.
 
     `checkpoint` is the prefix of the model if it is not the directory's own.
     """
@@ -38,10 +38,10 @@ def known_threshold(directory, prefix=None):
     """The threshold of the best evaluation of a model; EVEN_CHANCE without evaluation.
 
     Args:
-        directory: str, of the run. Its threshold comes first if it is of this model.
+        directory: str, of the run. Its threshold comes first if it was tuned for this model.
         prefix: str, a checkpoint from elsewhere; None for the directory's own model.
     """
-    found = state.read(os.path.join(directory, Threshold.FILE), Threshold)
+    found = state.read(os.path.join(directory, LabelThreshold.FILE), LabelThreshold)
     # Earlier versions did not name the checkpoint.
     if found and found.checkpoint in (None, _named(prefix)):
         return found.threshold
@@ -49,7 +49,7 @@ def known_threshold(directory, prefix=None):
 
 
 def _named(prefix):
-    """A prefix as a Threshold has it: absolute."""
+    """The absolute path of a prefix, as in a LabelThreshold; None stays."""
     return os.path.abspath(prefix) if prefix and "://" not in prefix else prefix
 
 
@@ -106,9 +106,11 @@ class MultiLabelTask(classification.ClassificationTask):
     """
 
     functions = MultiLabelFunctions
+    compares_classes = False
 
     def __init__(self, *others, directory="", given=None, **named):
         super().__init__(*others, **named)
+        self.shown_metrics = None
         self.directory, self.given = directory, given
         self.objective = objectives.REGRESSION._replace(terms=terms)
         # 0 or 1 for each label
@@ -132,13 +134,16 @@ class MultiLabelTask(classification.ClassificationTask):
             answer["label"] = LABEL_SEPARATOR.join(chosen)
         return found
 
-    def figures(self, split, outputs, batch_size):
-        """Micro and macro F1 at the best threshold, the threshold, and losses."""
+    def metrics(self, split, outputs, batch_size):
+        """Micro and macro F1 at the best threshold, of a test set at the known one, and losses."""
         import sklearn.metrics
 
+        if not getattr(split.content, "are_labelled", True):
+            return {}
         logits, gold = outputs["logits"].astype(float), split.arrays["label_ids"]
         scores = self.probabilities(logits)
-        threshold = best_threshold(scores, gold)
+        is_test = getattr(split.content, "is_test", False)
+        threshold = self._threshold() if is_test else best_threshold(scores, gold)
         losses = np.mean(np.logaddexp(0, logits) - gold * logits, axis=-1)
         f1 = functools.partial(sklearn.metrics.f1_score, gold, scores > threshold, zero_division=0)
         return {
@@ -149,24 +154,38 @@ class MultiLabelTask(classification.ClassificationTask):
             "loss": base.mean_over_batches(losses, batch_size),
         }
 
-    def keep(self, figures):
+    def keep(self, metrics):
         """Keeps the threshold."""
-        path = os.path.join(self.directory, Threshold.FILE)
-        state.write(path, Threshold(figures["threshold"], _named(self._from_elsewhere())))
+        path = os.path.join(self.directory, LabelThreshold.FILE)
+        before = state.read(path, LabelThreshold)
+        if before and self._from_elsewhere():  # not the threshold of a training that goes on
+            base.say_threshold("threshold", before.threshold, metrics["threshold"])
+        state.write(path, LabelThreshold(metrics["threshold"], _named(self._from_elsewhere())))
 
     def label_counts(self, arrays):
         """Number of examples with each label: int array [C]."""
         return arrays["label_ids"].sum(axis=0)
 
     def warning(self, split, outputs):
-        """None: it can be right that all texts have the same labels."""
+        """A sign of failed training: all texts get the same labels, and not all have the same."""
+        scores, gold = self.probabilities(outputs["logits"]), split.arrays["label_ids"]
+        is_test = getattr(split.content, "is_test", False)
+        found = scores > (self._threshold() if is_test else best_threshold(scores, gold))
+        if len(found) < 2 or np.any(found != found[0]) or not np.any(gold != gold[0]):
+            return None
+        labels = LABEL_SEPARATOR.join(np.array(self.labels)[found[0]])
+        return (
+            f"all {len(found)} {self.classified} are predicted to have "
+            f"{f'the labels {labels!r}' if labels else 'no label'}: the model has probably not "
+            "learnt; train for longer, or try a lower --learning_rate or another --seed"
+        )
 
     def target(self, row):
         """The labels of an example."""
         return LABEL_SEPARATOR.join(np.array(self.labels)[row["label_ids"] > 0])
 
     def served_threshold(self, prefix):
-        """The threshold to export with a checkpoint: that of predictions."""
+        """The threshold to export with a checkpoint, as for predictions."""
         return self._threshold()
 
     def _threshold(self):

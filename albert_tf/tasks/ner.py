@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Token classification, such as named entities, on CoNLL files.
+"""Token classification, such as named entities or parts of speech, on CoNLL files.
 
-A line of a file is a word and its label (O, B-x or I-x); a blank line ends a sentence. The label of
-a word is at its first piece. Figures are counted in words.
+A line of a file is a word and its label, of any scheme of `tag_schemes`; a blank line ends a
+sentence. The label of a word is at its first piece. Accuracy and loss are those of words.
 """
 
 import codecs
@@ -23,13 +23,13 @@ from albert_tf.errors import UserError, decode
 from albert_tf.model import heads, objectives
 from albert_tf.publish import graph_inputs, signatures
 from albert_tf.records import schemas
-from albert_tf.tasks import base
+from albert_tf.tasks import base, tables, tag_schemes
 from albert_tf.text.sequences import pack_segments
 from albert_tf.text.tokenization import UNKNOWN
 
 ENDINGS = (".conll", ".txt")
 DOCUMENT_START = "-DOCSTART-"
-_LABEL = re.compile("O|[BI]-.+")
+_PART_OF_INDEX = re.compile(r"\d+[-.]\d+")
 
 
 # === Files ===
@@ -43,17 +43,34 @@ class Word(NamedTuple):
     line: int
 
 
-class Corpus(list):
+class Columns(NamedTuple):
+    """The columns of word and label: numbers from 0, or names in the first line; None to find them.
+
+    By default, the word is in the first column that does not only count the words of each
+    sentence, and the label in the last.
+    """
+
+    word: int | str | None = None
+    label: int | str | None = None
+
+
+RECOGNISED = Columns()
+
+
+class Sentences(list):
     """The sentences of a file, lists of Word, none of them empty.
 
     Attributes:
         path: str.
         lines: list of str, all lines of the file, without line ends.
+        comments: int, number of lines left out: those that begin with # and are no words, and
+            those of CoNLL-U that are only parts of words or several words.
+        columns: Columns, those found.
     """
 
-    def __init__(self, sentences, path, lines):
+    def __init__(self, sentences, path, lines, comments, columns):
         super().__init__(sentences)
-        self.path, self.lines = path, lines
+        self.path, self.lines, self.comments, self.columns = path, lines, comments, columns
 
     @property
     def words(self):
@@ -86,72 +103,156 @@ def input_file(data_dir, split, remedy="check --data_dir"):
     return found[0]
 
 
-def read(path, labels=None, needs_labels=True):
+def read(path, labels=None, needs_labels=True, columns=RECOGNISED):
     """Reads a file.
 
     Args:
         path: str, in UTF-8.
         labels: sequence of str, the labels of the model; None to allow any.
         needs_labels: bool; if False, the file may have no labels at all.
+        columns: Columns.
 
     Returns:
-        Corpus.
+        Sentences.
 
     Raises:
-        UserError: as `read_words`; or a label is missing, malformed or unknown.
+        UserError: as `read_words`; or a label is missing, does not fit the others or is unknown.
     """
-    corpus = read_words(path)
-    if needs_labels or corpus.has_labels:
-        for word in corpus.words:
-            place = f"{path}, line {word.line}"
-            if not word.label:
-                raise UserError(f"{place}: the label is missing; a line is a word and its label")
-            if not _LABEL.fullmatch(word.label):
-                raise UserError(
-                    f"{place}: a label is O, B-x or I-x. Received: {reprlib.repr(word.label)}"
-                )
-            if labels is not None and word.label not in labels:
-                raise UserError(
-                    f"{place}: unknown label {word.label}; known are {', '.join(labels)}. If the "
-                    "training file lacks labels of the others, give all of them as --labels"
-                )
-    return corpus
+    sentences = read_words(path, columns)
+    if not (needs_labels or sentences.has_labels):
+        return sentences
+    lines = {word.label: word.line for word in reversed(sentences.words)}
+    if "" in lines:
+        raise UserError(
+            f"{path}, line {lines['']}: the label is missing; a line is a word and its label"
+        )
+    if labels is None:
+        try:
+            tag_schemes.find(lines)
+        except UserError as error:
+            raise UserError(f"{path}: {error}") from error
+        return sentences
+    scheme = tag_schemes.find(labels)
+    for label, line in sorted(lines.items(), key=lambda item: item[1]):
+        place = f"{path}, line {line}"
+        if not scheme.fits(label):
+            raise UserError(
+                f"{place}: a label of {scheme.name} is {scheme.expected}. Received: "
+                f"{reprlib.repr(label)}"
+            )
+        if label not in labels:
+            raise UserError(
+                f"{place}: unknown label {label}; known are {', '.join(labels)}. If the "
+                "training file lacks labels of the others, give all of them as --labels"
+            )
+    return sentences
 
 
-def read_words(path):
+def read_words(path, columns=RECOGNISED):
     """Reads a file without checking its labels.
 
     Args:
         path: str, in UTF-8.
+        columns: Columns.
 
     Returns:
-        Corpus.
+        Sentences.
 
     Raises:
-        UserError: the file cannot be read or holds no word, or a line is not UTF-8; the message
-            names the line.
+        UserError: the file cannot be read or holds no word, a line is not UTF-8, or a column is
+            missing; the message names the line.
     """
     content = files.read_bytes(path).removeprefix(codecs.BOM_UTF8)
     lines = re.split(rb"\r\n|\r|\n", content)
     if not lines[-1]:  # nothing follows the last line end
         lines.pop()
     lines = [decode(line, f"{path}, line {n}") for n, line in enumerate(lines, start=1)]
-    words = [_word(line, number, path) for number, line in enumerate(lines, start=1)]
-    groups = itertools.groupby(words, key=bool)
-    corpus = Corpus([list(group) for is_words, group in groups if is_words], path, lines)
-    if not corpus:
+    rows = [(n, columns_of(line)) for n, line in enumerate(lines, start=1)]
+    rows = [(n, _is_word(cells) and cells) for n, cells in rows]
+    if any(isinstance(column, str) for column in columns):
+        columns = _numbers(columns, rows, path)
+    is_comment = _comments([cells for _, cells in rows if cells])
+    kept = [row for row in rows if not (row[1] and is_comment(row[1]))]
+    groups = itertools.groupby(kept, key=lambda row: bool(row[1]))
+    groups = [list(group) for is_words, group in groups if is_words]
+    left_out = len(rows) - len(kept)
+    if columns.word is None:
+        columns = columns._replace(word=int(_has_index(groups)))
+        if columns.word:
+            parts = sum(_is_part(cells) for group in groups for _, cells in group)
+            groups = [[row for row in group if not _is_part(row[1])] for group in groups]
+            left_out += parts
+    sentences = ([_word(n, cells, columns, path) for n, cells in group] for group in groups)
+    sentences = Sentences(filter(None, sentences), path, lines, left_out, columns)
+    if not sentences:
         raise UserError(f"{path} holds no word; a line is a word and its label")
-    return corpus
+    return sentences
 
 
-def _word(line, number, path):
-    """The Word on a line; None for a blank line and the start of a document."""
-    columns = columns_of(line)
-    if not line.strip(" \t") or columns[0] == DOCUMENT_START:
-        return None
-    if not columns[0]:
-        raise UserError(f"{path}, line {number}: the first column, the word, is empty")
-    return Word(columns[0], columns[-1].strip() if len(columns) > 1 else "", number)
+def _is_word(cells):
+    """Whether columns are neither of a blank line nor of the start of a document."""
+    return any(cell.strip(" ") for cell in cells) and cells[0] != DOCUMENT_START
+
+
+def _numbers(columns, rows, path):
+    """Columns by number, of those that may be names in the first line, which is dropped."""
+    place = next((place for place, (_, cells) in enumerate(rows) if cells), None)
+    header = [cell.strip() for cell in rows[place][1]] if place is not None else []
+    missing = [name for name in columns if isinstance(name, str) and name not in header]
+    if missing:
+        raise UserError(
+            f"{path}: no column {missing[0]!r} in the first line; there are {', '.join(header)}"
+        )
+    del rows[place]
+    return Columns(*(header.index(c) if isinstance(c, str) else c for c in columns))
+
+
+def _comments(filled):
+    """Function that tells whether a row is a comment: it begins with # and is not like words.
+
+    Args:
+        filled: list of lists of str, the columns of all rows.
+    """
+    words = [cells for cells in filled if not cells[0].startswith("#")]
+    widths, labels = {len(cells) for cells in words}, {cells[-1] for cells in words}
+
+    def is_comment(cells):
+        is_usual = len(cells) in widths and (len(cells) == 1 or cells[-1] in labels)
+        return bool(words) and cells[0].startswith("#") and not is_usual
+
+    return is_comment
+
+
+def _is_part(cells):
+    """Whether a row of CoNLL-U has no number of its own: "3-4" for two words in one, or "3.1"."""
+    return bool(_PART_OF_INDEX.fullmatch(cells[0]))
+
+
+def _has_index(groups):
+    """Whether the first column counts the words, of each sentence or of the file."""
+    last, rises = 0, 0
+    for group in groups:
+        for place, (_, cells) in enumerate(group):
+            if _is_part(cells):
+                continue
+            if len(cells) < 2 or not cells[0].isdecimal():
+                return False
+            number = int(cells[0])
+            if number != last + 1 and (place or number > 1):
+                return False
+            rises += number == last + 1 and place > 0
+            last = number
+    return rises > 0
+
+
+def _word(line, cells, columns, path):
+    label = -1 if columns.label is None else columns.label
+    texts = [cells[c].strip() if c < len(cells) else "" for c in (columns.word, label)]
+    text = cells[columns.word] if columns.word < len(cells) else ""
+    if not text:
+        raise UserError(f"{path}, line {line}: the column of the word, {columns.word}, is empty")
+    is_alone = label == -1 and len(cells) == columns.word + 1
+    return Word(text, "" if is_alone else texts[1], line)
 
 
 def columns_of(line):
@@ -162,12 +263,14 @@ def columns_of(line):
     return line.split("\t") if "\t" in line else list(filter(None, line.split(" ")))
 
 
-def find_labels(data_dir, given=None):
+def find_labels(data_dir, given=None, columns=RECOGNISED):
     """The labels in the order of their ids.
 
     Args:
         data_dir: str.
-        given: sequence of str or None: those of the training file, O first, the others sorted.
+        given: sequence of str; None for those of the training file, O first, then by
+            `tables.order`.
+        columns: Columns.
 
     Returns:
         tuple of str.
@@ -176,32 +279,35 @@ def find_labels(data_dir, given=None):
         UserError: the given labels are invalid, or the training file is needed and unusable.
     """
     if given:
-        if len(set(given)) < max(len(given), 2) or not all(map(_LABEL.fullmatch, given)):
+        if len(set(given)) < max(len(given), 2):
             raise UserError(
-                "--labels must be at least two different labels, each O, B-x or I-x. Received: "
-                f"{','.join(given)}"
+                f"--labels must be at least two different labels. Received: {','.join(given)}"
             )
+        try:
+            tag_schemes.find(given)
+        except UserError as error:
+            raise UserError(f"--labels={','.join(given)}: {error}") from error
         return tuple(given)
     remedy = "check --data_dir, or give the model's labels in the order of its training as --labels"
     path = input_file(data_dir, "train", remedy)
-    found = {word.label for word in read(path).words}
+    found = {word.label for word in read(path, columns=columns).words}
     if len(found) < 2:
         raise UserError(f"{path}: at least two different labels are needed, not {', '.join(found)}")
-    return tuple(sorted(found, key=lambda label: (label != "O", label)))
+    return tuple(sorted(found, key=lambda label: (label != "O", tables.order(label))))
 
 
-def with_labels(corpus, labels):
+def with_labels(sentences, labels):
     """Content of a file with the words of another file and new labels.
 
     Args:
-        corpus: Corpus.
+        sentences: Sentences.
         labels: iterable of str, one for each word.
 
     Returns:
         str: word and label with a tab between them; other lines are as they were, or blank.
     """
-    lines = [line.strip() for line in corpus.lines]
-    for word, label in zip(corpus.words, labels, strict=True):
+    lines = [line.strip() for line in sentences.lines]
+    for word, label in zip(sentences.words, labels, strict=True):
         lines[word.line - 1] = f"{word.text}\t{label}"
     return "\n".join(lines) + "\n"
 
@@ -221,10 +327,11 @@ class NerTask(base.Task):
     input_names = ("text",)
     classified = "words"
     objective = objectives.TOKEN_CLASSIFICATION
-    key_metric = "f1"
 
     def __init__(self, labels, text):
         self.labels, self.text = labels, text
+        self.scheme = tag_schemes.find(labels)
+        self.key_metric = "f1" if self.scheme.marks else "eval_accuracy"
         self.kind = FinetunedTask(self.name, labels)
         self.schema = schemas.token_classification_schema(
             text.max_seq_length, num_labels=len(labels), **text.sizes
@@ -240,7 +347,7 @@ class NerTask(base.Task):
         return heads.TokenClassificationModel(config, len(self.labels), **options)
 
     def examples(self, inputs):
-        """Examples of dicts of `text`, words with white space between them."""
+        """Makes examples from dicts with `text`, words with white space between them."""
         return [[Word(word, "", 0) for word in given["text"].split()] for given in inputs]
 
     def features(self, examples, counts=None):
@@ -286,6 +393,10 @@ class NerTask(base.Task):
         labels = np.array(label_rows, np.int32).reshape(-1, 2, length)
         return packed | {"label_ids": labels[:, 0], "label_mask": labels[:, 1]}
 
+    def texts_of(self, example):
+        """The words of a sentence: tuple of str."""
+        return tuple(word.text for word in example)
+
     def logits(self, split, outputs):
         """Logits of the words [words, C]."""
         if not outputs:  # no example has a word
@@ -315,14 +426,12 @@ class NerTask(base.Task):
             for words, labels in found
         ]
 
-    def figures(self, split, outputs, batch_size):
-        """Precision, recall and F1 of entities, accuracy of words, losses; none without labels.
+    def metrics(self, split, outputs, batch_size):
+        """Precision, recall and F1 of entities or tags, accuracy, losses; none without labels.
 
-        An entity counts as found if its first and last word and its type are right, as by
-        conlleval. `loss` is the mean over batches of rows.
+        An entity counts as found if its first and last word and its type are right. `loss` is the
+        mean over batches of rows.
         """
-        from seqeval.metrics import sequence_labeling  # here: it imports scikit-learn
-
         gold = true_labels(split.content)
         if not all(itertools.chain.from_iterable(gold)):
             return {}
@@ -331,10 +440,7 @@ class NerTask(base.Task):
         losses = base.cross_entropy(logits, label_ids)
         of_rows = np.bincount(np.nonzero(mask)[0], losses)
         found = self.predicted_labels(split, outputs)
-        scores = sequence_labeling.precision_recall_fscore_support(
-            gold, found, average="micro", zero_division=0
-        )
-        return dict(zip(("precision", "recall", "f1"), map(float, scores), strict=False)) | {
+        return tag_schemes.metrics(gold, found, self.scheme) | {
             "eval_accuracy": float(np.mean(base.classes(logits) == label_ids)),
             "eval_loss": float(np.mean(losses)),
             "loss": base.mean_over_batches(of_rows, batch_size, mask.sum(axis=1)),
@@ -348,7 +454,7 @@ class NerTask(base.Task):
     def served_functions(self, model, tokenizer, prefix):
         """Functions to export for a model."""
         (unknown,) = self.text.tokenizer.convert_tokens_to_ids([UNKNOWN])
-        texts = graph_inputs.Words(tokenizer, self.text.max_seq_length, unknown)
+        texts = graph_inputs.WordLists(tokenizer, self.text.max_seq_length, unknown)
         return signatures.TokenFunctions(model, texts, self.labels)
 
 
@@ -359,9 +465,16 @@ def true_labels(examples):
 
 @dataclasses.dataclass(frozen=True)
 class NerData(base.DataSet):
-    """Files of words: train, dev and test, each with an ending of `ENDINGS`."""
+    """Files of words: train, dev and test, each with an ending of `ENDINGS`.
+
+    Attributes:
+        columns: Columns.
+    """
+
+    columns: Columns = RECOGNISED
 
     notes: ClassVar[dict] = {
+        "comments": "{} lines are comments and are left out",
         "without_piece": "{} words have no piece and count as unknown ones",
         "split": "{} sentences exceed --max_seq_length and are split",
         "cut": "{} pieces at the ends of words do not fit and are cut",
@@ -372,15 +485,16 @@ class NerData(base.DataSet):
     @property
     def settings(self):
         """Settings that features depend on, besides those of the text."""
-        return {"labels": self.task.labels}
+        return {"labels": self.task.labels, "columns": self.columns}
 
     def sources(self, split):
         """Path of the file of a split, in a list."""
         return [input_file(self.data_dir, split)]
 
     def read(self, split):
-        """The Corpus of a split; its oddities are counted with the features."""
-        return read(self.sources(split)[0], self.task.labels, needs_labels=split != "test"), {}
+        """The Sentences of a split; its oddities are counted with the features."""
+        found = read(self.sources(split)[0], self.task.labels, split != "test", self.columns)
+        return found, {"comments": found.comments}
 
     def _say(self, split, counts):
         if counts["words"]:
@@ -389,7 +503,10 @@ class NerData(base.DataSet):
 
     def described(self):
         """The training file and its columns."""
-        return f"{self.sources('train')[0]}: word in the first column, label in the last"
+        path = self.sources("train")[0]
+        word, label = read_words(path, self.columns).columns
+        label = "the last" if label is None else label
+        return f"{path}: word in column {word}, label in column {label}, {self.task.scheme.name}"
 
     def prediction_files(self, examples, answers):
         """The test file with the predicted labels."""
@@ -398,13 +515,9 @@ class NerData(base.DataSet):
         return {path: with_labels(examples, predicted)}
 
     def write_predictions(self, splits, members, batch_size):
-        """Writes the files, and prints figures, also those of each type of entity."""
-        from seqeval.metrics import sequence_labeling
-
+        """Writes the files, and prints metrics, also those of each type of entity."""
         super().write_predictions(splits, members, batch_size)
         split = splits[""]
-        gold = true_labels(split.content)
-        found = self.task.predicted_labels(split, members[0].outputs[""])
-        is_scored = self.labels_of_test and split.content.has_labels
-        if is_scored and {*itertools.chain(*gold, *found)} != {"O"}:  # seqeval needs an entity
-            print(sequence_labeling.classification_report(gold, found, zero_division=0))
+        if self.labels_of_test and split.content.has_labels:
+            found = self.task.predicted_labels(split, members[0].outputs[""])
+            print(tag_schemes.report(true_labels(split.content), found, self.task.scheme))

@@ -1,30 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RACE: questions with four options about passages.
+"""RACE: questions with options about passages.
 
-Paper: section 4.2 (RACE). The dataset has two levels, middle and high school.
+Paper: section 4.2 (RACE). The dataset has two levels, middle and high school, and four options.
+Files of the same form may have any number of options, and questions with fewer than others.
 """
 
 import dataclasses
 import os
 import reprlib
+import string
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from albert_tf import files
+from albert_tf.checkpoints import run_directory
 from albert_tf.checkpoints.run_directory import FinetunedTask
 from albert_tf.errors import UserError, parse_json
 from albert_tf.model import heads, objectives
 from albert_tf.options import check_race_lengths
 from albert_tf.publish import graph_inputs, signatures
 from albert_tf.records import schemas
-from albert_tf.tasks import base, json_file, tables
+from albert_tf.tasks import base, data_report, json_file, tables
 from albert_tf.text.sequences import NUM_SPECIALS, pack_segments
 from albert_tf.training import evaluation
 
 LEVELS = ("middle", "high")
-LETTERS = "ABCD"
+LETTERS = string.ascii_uppercase
+NUM_OPTIONS = 4  # of RACE
+MOST_OPTIONS = len(LETTERS)
 _BLANK = "_"  # where an option belongs in a question that is a gapped sentence
 
 
@@ -52,7 +57,7 @@ class Example(NamedTuple):
 
 
 def input_files(data_dir, split, levels=LEVELS):
-    """Files of a split: of each level all.txt, or if it is not there every .txt file, sorted.
+    """Files of a split: for each level all.txt, or else every .txt file, by `tables.order`.
 
     Args:
         data_dir: str, directory that holds the folder RACE.
@@ -71,7 +76,7 @@ def input_files(data_dir, split, levels=LEVELS):
         names = tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else []
         found = [
             os.path.join(folder, name)
-            for name in sorted(names)
+            for name in sorted(names, key=lambda name: tables.order(name.removesuffix(".txt")))
             if name.endswith(".txt") and not name.startswith(".")
         ]
         if not found:
@@ -84,7 +89,7 @@ def input_files(data_dir, split, levels=LEVELS):
     return found_files
 
 
-def read_examples(data_dir, split, tokenizer, levels=LEVELS):
+def read_examples(data_dir, split, tokenizer, levels=LEVELS, most_options=MOST_OPTIONS):
     """Reads the questions of a split; both layouts are understood.
 
     The original's all.txt has one JSON object a line; the distributed archive one file each.
@@ -94,6 +99,7 @@ def read_examples(data_dir, split, tokenizer, levels=LEVELS):
         split: str, train, dev or test. Only test may lack answers, and then all of them.
         tokenizer: FullTokenizer, whose `normalize` cleans passages, questions and options.
         levels: tuple of str, of LEVELS.
+        most_options: int.
 
     Returns:
         list of Example.
@@ -105,7 +111,7 @@ def read_examples(data_dir, split, tokenizer, levels=LEVELS):
     for level, path in input_files(data_dir, split, levels):
         for place, passage in _passages(path):
             examples += read_passage(
-                passage, place, tokenizer.normalize, level, needs_answers=split != "test"
+                passage, place, tokenizer.normalize, level, split != "test", most_options
             )
     if not examples:
         raise UserError(f"{os.path.join(data_dir, 'RACE', split)} holds no question")
@@ -118,7 +124,41 @@ def read_examples(data_dir, split, tokenizer, levels=LEVELS):
     return examples
 
 
-def read_passage(passage, place, normalize, level="", needs_answers=False):
+def count_options(data_dir, levels=LEVELS):
+    """The largest number of options of a question in any split: int.
+
+    Args:
+        data_dir: str, directory that holds the folder RACE.
+        levels: tuple of str, of LEVELS.
+
+    Raises:
+        UserError: a training file is missing, or a file is damaged.
+    """
+    splits = [s for s in ("dev", "test") if tf.io.gfile.isdir(os.path.join(data_dir, "RACE", s))]
+    counts = [2]
+    for split in ["train", *splits]:
+        for _, path in input_files(data_dir, split, levels):
+            for place, passage in _passages(path):
+                for options in json_file.field(passage, "options", list, place):
+                    counts.append(len(options) if isinstance(options, list) else 0)
+    return min(max(counts), MOST_OPTIONS)
+
+
+def trained_options(output_dir, checkpoint=None):
+    """The number of options of a trained model: int; that of RACE if it is not known.
+
+    Args:
+        output_dir: str, the run's directory.
+        checkpoint: str or None, a model from elsewhere, which is used if the directory has none.
+    """
+    folders = [output_dir, *([run_directory.directory_of(checkpoint)] if checkpoint else [])]
+    kinds = [run_directory.RunDirectory(folder).task for folder in folders]
+    return next((len(kind.labels) for kind in kinds if kind and kind.labels), NUM_OPTIONS)
+
+
+def read_passage(
+    passage, place, normalize, level="", needs_answers=False, most_options=MOST_OPTIONS
+):
     """The questions about a passage.
 
     Args:
@@ -127,6 +167,7 @@ def read_passage(passage, place, normalize, level="", needs_answers=False):
         normalize: callable, of a FullTokenizer.
         level: str, of LEVELS.
         needs_answers: bool.
+        most_options: int.
 
     Returns:
         list of Example.
@@ -135,7 +176,10 @@ def read_passage(passage, place, normalize, level="", needs_answers=False):
         UserError: the passage does not have this form.
     """
     field = json_file.field
-    passage_id, article = (field(passage, name, str, place) for name in ("id", "article"))
+    passage_id = passage.get("id") if isinstance(passage, dict) else None
+    if type(passage_id) is not int:  # a bool is an int too
+        passage_id = field(passage, "id", str, place)
+    article = field(passage, "article", str, place)
     questions, options = (field(passage, name, list, place) for name in ("questions", "options"))
     answers = [None] * len(questions)
     if needs_answers or passage.get("answers"):
@@ -148,20 +192,23 @@ def read_passage(passage, place, normalize, level="", needs_answers=False):
     for number, (question, choices, answer) in enumerate(entries, start=1):
         where = f"{place}, question {number}"
         question = normalize(field({"question": question}, "question", str, where))
-        if not isinstance(choices, list) or len(choices) != len(LETTERS):
+        if not isinstance(choices, list) or not 2 <= len(choices) <= most_options:
             raise UserError(
-                f"{where}: {len(LETTERS)} options are expected. Received: {reprlib.repr(choices)}"
+                f"{where}: a list of 2 to {most_options} options is expected. Received: "
+                f"{reprlib.repr(choices)}"
             )
         choices = [normalize(field({"option": text}, "option", str, where)) for text in choices]
-        if (needs_answers or answer is not None) and answer not in list(LETTERS):
+        letters = LETTERS[: len(choices)]
+        if (needs_answers or answer is not None) and answer not in list(letters):
             raise UserError(
-                f"{where}: the answer must be one of A, B, C, D. Received: {reprlib.repr(answer)}"
+                f"{where}: the answer must be one of {', '.join(letters)}. Received: "
+                f"{reprlib.repr(answer)}"
             )
         # Every underscore is replaced, as in the original: a gap of "__" gets the option twice.
         ending = question if _BLANK in question else f"{question} {_BLANK}"
         endings = tuple(ending.replace(_BLANK, text) for text in choices)
         label = None if answer is None else LETTERS.index(answer)
-        examples.append(Example(passage_id, number, level, context, endings, label))
+        examples.append(Example(str(passage_id), number, level, context, endings, label))
     return examples
 
 
@@ -179,37 +226,42 @@ def _passages(path):
 # === The task ===
 
 
+def labels_of(choices):
+    """The labels of a number of options: tuple of letters."""
+    return tuple(LETTERS[:choices])
+
+
 class RaceTask(base.Task):
-    """Choosing the right one of four options for a question about a passage.
+    """Choosing the right option for a question about a passage.
 
     Args:
         text: TextInput.
         max_qa_length: int, longest question with option in pieces.
         dropout_prob: float, of the pooled output.
+        choices: int, options of a question; some may have fewer.
     """
 
     name = "race"
-    kind = FinetunedTask(name, tuple(LETTERS))
-    labels = tuple(LETTERS)
     input_names = ("article", "question", "options")
-    choices = len(LETTERS)
     objective = objectives.CLASSIFICATION
     key_metric = "eval_accuracy"
     results_layout = "{first}{rest}best = {before}\n{saved}" + evaluation.RULE
 
-    def __init__(self, text, max_qa_length, dropout_prob=0.1):
+    def __init__(self, text, max_qa_length, dropout_prob=0.1, choices=NUM_OPTIONS):
         check_race_lengths(text.max_seq_length, max_qa_length)
+        self.choices, self.labels = choices, labels_of(choices)
+        self.kind = FinetunedTask(self.name, self.labels)
         self.text, self.max_qa_length, self.dropout_prob = text, max_qa_length, dropout_prob
         self.schema = schemas.classification_schema(
-            len(LETTERS) * text.max_seq_length, num_labels=len(LETTERS), **text.sizes
+            choices * text.max_seq_length, num_labels=choices, **text.sizes
         )
 
     def make_model(self, config, **encoder_options):
         """The model that scores the options."""
-        return heads.MultipleChoiceModel(config, self.dropout_prob, **encoder_options)
+        return heads.MultipleChoiceModel(config, self.dropout_prob, self.choices, **encoder_options)
 
     def examples(self, inputs):
-        """Examples of dicts of `article`, `question` and `options`, a sequence of four str."""
+        """Makes examples from dicts with `article`, `question` and `options`, a list of str."""
         examples = []
         for number, given in enumerate(inputs):
             options = given["options"]
@@ -219,43 +271,57 @@ class RaceTask(base.Task):
                 "questions": [given["question"]],
                 "options": [list(options) if isinstance(options, tuple) else options],
             }
-            examples += read_passage(passage, f"example {number}", self.text.tokenizer.normalize)
+            normalize = self.text.tokenizer.normalize
+            examples += read_passage(
+                passage, f"example {number}", normalize, most_options=self.choices
+            )
         return examples
 
     def features(self, examples, counts=None):
         """Arrays of the records: for each option [CLS] passage [SEP] question and option [SEP].
 
-        The last tokens of question and option are kept, and as many of the passage's as still fit.
+        The last pieces of question and option are kept, and as many pieces of the passage as still
+        fit.
 
         Args:
             examples: list of n Examples.
-            counts: not used.
+            counts: Counter or None; the lengths of the sequences are added to it.
 
         Returns:
             dict of numpy arrays, which fit `schema`: input_ids (int32), input_mask and segment_ids
-            (int8) [n, 4 * T]; label_ids (int32, 0 where the answer is not known) and
-            is_real_example (int8) [n].
+            (int8) [n, choices * T], all 0 where a question has fewer options; label_ids (int32, 0
+            where the answer is not known) and is_real_example (int8) [n].
         """
         tokenizer, length = self.text.tokenizer, self.text.max_seq_length
-        contexts, endings, encoded = [], [], {}
+        contexts, endings, encoded, lengths = [], [], {}, []
         for example in examples:
             if example.context not in encoded:  # one for all questions of a passage
                 encoded[example.context] = tokenizer.encode_ids(example.context, is_normalized=True)
             context = encoded[example.context]
-            for text in example.endings:
-                ending = tokenizer.encode_ids(text, is_normalized=True)[-self.max_qa_length :]
+            for text in (*example.endings, *[""] * (self.choices - len(example.endings))):
+                ending = tokenizer.encode_ids(text, is_normalized=True)
+                lengths.append(len(context) + len(ending) + NUM_SPECIALS)
+                ending = ending[-self.max_qa_length :]
                 contexts.append(context[: length - NUM_SPECIALS - len(ending)])
                 endings.append(ending)
+        if counts is not None:
+            data_report.add_lengths(counts, lengths)
         packed = pack_segments(contexts, endings, tokenizer.special_ids(with_mask=False), length)
+        existing = np.array([len(example.endings) for example in examples])
+        exists = (np.arange(self.choices) < existing[:, np.newaxis]).reshape(-1, 1)
         return {
-            name: values.reshape(len(examples), len(LETTERS) * length)
+            name: (values * exists).astype(values.dtype).reshape(-1, self.choices * length)
             for name, values in packed.items()
         } | {
             "label_ids": np.array([example.label or 0 for example in examples], np.int32),
             "is_real_example": np.ones(len(examples), np.int8),
         }
 
-    def figures(self, split, outputs, batch_size):
+    def texts_of(self, example):
+        """The passage, and the question with each option: tuple of str."""
+        return example.context, *example.endings
+
+    def metrics(self, split, outputs, batch_size):
         """Accuracy overall and of each level there is, and losses; none without answers."""
         examples, logits = split.content, outputs["logits"]
         if any(example.label is None for example in examples):
@@ -273,7 +339,9 @@ class RaceTask(base.Task):
 
     def served_functions(self, model, tokenizer, prefix):
         """Functions to export for a model."""
-        texts = graph_inputs.Options(tokenizer, self.text.max_seq_length, self.max_qa_length)
+        texts = graph_inputs.Choices(
+            tokenizer, self.text.max_seq_length, self.max_qa_length, self.choices
+        )
         return signatures.ClassifierFunctions(model, texts, self.labels)
 
 
@@ -293,7 +361,10 @@ class RaceData(base.DataSet):
     @property
     def settings(self):
         """Settings that features depend on, besides those of the text."""
-        return {"levels": self.levels, "max_qa_length": self.task.max_qa_length}
+        choices = self.task.choices
+        return {"levels": self.levels, "max_qa_length": self.task.max_qa_length} | (
+            {} if choices == NUM_OPTIONS else {"choices": choices}
+        )
 
     def sources(self, split):
         """Paths of the files of a split."""
@@ -301,7 +372,8 @@ class RaceData(base.DataSet):
 
     def read(self, split):
         """The questions of a split; no oddities are counted."""
-        return read_examples(self.data_dir, split, self.task.text.tokenizer, self.levels), {}
+        given = self.data_dir, split, self.task.text.tokenizer, self.levels
+        return read_examples(*given, self.task.choices), {}
 
     def described(self):
         """The training folder and its levels."""
@@ -311,9 +383,9 @@ class RaceData(base.DataSet):
         """A table with a header and a line per question.
 
         The columns are the passage's id, the question's number in the passage (from 1), the
-        predicted letter, the right letter (empty if unknown) and the probabilities of A to D.
+        predicted letter, the right letter (empty if unknown) and the probabilities of the letters.
         """
-        rows = [["id", "question", "prediction", "answer", *LETTERS]]
+        rows = [["id", "question", "prediction", "answer", *self.task.labels]]
         for example, answer in zip(examples, answers, strict=True):
             right = "" if example.label is None else LETTERS[example.label]
             numbers = map(np.float32, answer["probabilities"].values())

@@ -1,39 +1,231 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables of text: reads tab-separated and comma-separated files, and writes tab-separated ones."""
+"""Tables of text: reads CSV with any separator and JSON objects, and writes tab-separated files."""
 
 import codecs
 import csv
+import json
+import re
+import reprlib
 import sys
 from typing import NamedTuple
 
 from albert_tf import files
-from albert_tf.errors import UserError, decode
+from albert_tf.errors import UserError, decode, parse_json
 
+SEPARATORS = {"\t": "tabs", ",": "commas", ";": "semicolons", "|": "vertical bars"}
+_UNUSUAL = {"^": "carets", "~": "tildes", "#": "number signs", ":": "colons"}  # separators too
+_SAMPLE, _SAMPLE_LINES = 2**20, 200  # bytes and lines that tell the separator
+_CELL = re.compile(rb'("(?:[^"]|"")*+"|[^"\t\n]*+)(?:\t|\r?\n|\Z)')
 _TO_SPACES = str.maketrans("\t\r\n", "   ")
+_WHOLE_NUMBER = re.compile(r"([+-]?\d{1,1000})(\.0*)?")  # pandas may write 2 as 2.0
 
 
-def read(path, columns):
-    """Reads a whole file; prints a line if it is CSV and its name does not end in .csv.
+def order(name):
+    """Key that sorts labels and names: whole numbers by value, then others by code points.
 
     Args:
-        path: str.
-        columns: sequence of the needed columns: int from 0, or str for a name in the first line.
+        name: str.
+    """
+    number = _WHOLE_NUMBER.fullmatch(name)
+    return (0, int(number[1]), name) if number else (1, 0, name)
 
-    Returns:
-        (list of (number of the row's first line from 1, list of str), where a blank line is a row
-        without columns; str, the separator: a tab or a comma).
+
+def spellings(labels, known=()):
+    """Spellings of labels that mean another one: dict from str to the str to use.
+
+    Whole numbers are equal by value, since pandas writes 1 as 1.0 beside an empty cell, and so are
+    True and true.
+
+    Args:
+        labels: iterable of str.
+        known: sequence of str, which come first.
+    """
+
+    def meaning(label):
+        if label.lower() in ("true", "false"):
+            return label.lower()
+        kind, number, _ = order(label)
+        return label if kind else number
+
+    used = {}
+    for label in [*known, *sorted(labels, key=lambda label: (len(label), label))]:
+        used.setdefault(meaning(label), label)
+    return {label: used[meaning(label)] for label in labels if label not in known}
+
+
+class Form(NamedTuple):
+    """How the rows of a file are written.
+
+    Attributes:
+        separator: str, between columns; "" for JSON objects.
+        is_quoted: bool, whether cells may stand in quotes; otherwise quotes are ordinary.
+        has_hint: bool, whether the first line is Excel's `sep=;`, which is no row.
+        spaced: bool, whether a space after the separator does not belong to the next cell.
+    """
+
+    separator: str
+    is_quoted: bool
+    has_hint: bool = False
+    spaced: bool = False
+
+    def __str__(self):
+        if not self.separator:
+            return "JSON objects"
+        named = (SEPARATORS | _UNUSUAL).get(self.separator, repr(self.separator))
+        return f"{named} between columns" + ", cells may stand in quotes" * self.is_quoted
+
+
+TABS = Form("\t", False)  # of the original
+CSV = Form(",", True)
+
+
+def parse_delimiter(text):
+    """The separator that a flag names: str, or None if it is not given.
+
+    Args:
+        text: str or None; a character, or `tab`, `comma` or `semicolon`.
 
     Raises:
-        UserError: the file cannot be read, is empty or not UTF-8, or its quotes do not fit.
+        UserError: it is none of these.
     """
-    content = files.read_bytes(path).removeprefix(codecs.BOM_UTF8)
+    if not text:
+        return None
+    separator = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";"}.get(text, text)
+    if len(separator) != 1 or separator in '"\r\n':
+        raise UserError(f"--delimiter={text} must be one character, such as ; or , or tab")
+    return separator
+
+
+def find_form(content, path, columns=(), delimiter=None, quoted_tabs=True):
+    """Finds out how the rows of a file are written.
+
+    The separator is the one that gives all rows the same number of columns, and the columns that
+    are needed. A comma that is always followed by a space is probably punctuation. csv.Sniffer
+    cannot tell this apart.
+
+    Args:
+        content: bytes, of the file or its beginning, without byte order mark.
+        path: str; if its name ends in .csv, commas come before tabs.
+        columns: sequence of the needed columns, as of `read_columns`.
+        delimiter: str or None, the separator if it is known.
+        quoted_tabs: bool; if False, quotes are ordinary characters between tabs.
+
+    Returns:
+        Form.
+    """
+    first_line = content.partition(b"\n")[0]
+    if quoted_tabs and not delimiter and _is_json(content, path):
+        return Form("", False)
+    if not quoted_tabs and b"\t" in first_line and not path.endswith(".csv"):
+        return TABS
+    hint = re.match(rb"sep=(.)\r?\n", content)
+    if hint and not delimiter:
+        return Form(hint[1].decode(errors="replace"), True, has_hint=True)
+    tabs = Form("\t", quoted_tabs and _has_quoted_cells(content))
+    forms = [tabs, *(Form(mark, True) for mark in [*SEPARATORS, *_UNUSUAL] if mark != "\t")]
+    if path.endswith(".csv"):
+        forms.sort(key=lambda form: form.separator != ",")
+    if delimiter:
+        return next((f for f in forms if f.separator == delimiter), Form(delimiter, True))
+    lines = content[:_SAMPLE].split(b"\n")[:_SAMPLE_LINES]
+    lines = [line.decode(errors="replace").removesuffix("\r") + "\n" for line in lines]
+    found = {form: rank for form in forms if (rank := _rank(lines, form, columns)) is not None}
+    if not found:
+        return forms[0]
+    best = min(found, key=lambda form: found[form])
+    return best._replace(spaced=found[best][1] == _PUNCTUATION)
+
+
+_FITS, _ONE_COLUMN, _SELDOM, _PUNCTUATION = range(4)  # of a separator, best first
+
+
+def _rank(lines, form, columns):
+    """How well a form fits lines: (whether names are missing, a rank); None if it does not."""
+    try:
+        rows = list(filter(None, csv_rows(lines, form, strict=False)))
+    except csv.Error:
+        return None
+    if len(rows) > 2:
+        rows.pop()  # which may be cut
+    widths = [len(row) for row in rows] or [0]
+    width = widths[0]
+    last = max((column for column in columns if isinstance(column, int)), default=0)
+    if width <= last or width < min(len(columns), 2):
+        return None
+    if sum(other != width for other in widths) > len(rows) / 10:
+        return None
+    names = {cell.strip() for cell in rows[0]}
+    is_unnamed = any(isinstance(column, str) and column not in names for column in columns)
+    text, separator = "".join(lines), re.escape(form.separator)
+    marks = re.findall(rf"{separator}(?= )|(?<=\d){separator}(?=\d)", text)
+    if width == 1:
+        return is_unnamed, _ONE_COLUMN
+    if form.separator != "\t" and len(marks) == text.count(form.separator):
+        return is_unnamed, _PUNCTUATION  # or a decimal comma
+    return is_unnamed, _SELDOM if form.separator in _UNUSUAL else _FITS
+
+
+def _is_json(content, path):
+    """Whether a file holds JSON objects, one a line or in a list."""
+    start = content.lstrip()
+    if path.endswith((".json", ".jsonl")):
+        return start.startswith((b"{", b"["))
+    first = start.partition(b"\n")[0].strip()
+    is_object = first.startswith(b'{"') and first.endswith(b"}")
+    return is_object or bool(re.match(rb"\[\s*\{", start))
+
+
+def _has_quoted_cells(content):
+    """Whether tab-separated cells stand in quotes where they must, as pandas and Excel write them.
+
+    Then no other cell has a quote, and one in quotes needs them, or all texts have them.
+    """
+    if b'"' not in content:
+        return False
+    cells, end = {True: [], False: []}, 0
+    while end < len(content):
+        match = _CELL.match(content, end)
+        if not match:
+            return False
+        end = match.end()
+        cells[match[1].startswith(b'"')].append(match[1].strip())
+    needed = (b'"', b"\t", b"\n")
+    others = b"\n".join(cells[False])
+    return (
+        any(mark in cell[1:-1] for cell in cells[True] for mark in needed)
+        or all(re.fullmatch(rb"[-+.\deE]*", cell) for cell in cells[False])
+        or (b"," not in others and any(b"," in cell for cell in cells[True]))
+    )
+
+
+def read_form(path, columns, delimiter=None, quoted_tabs=True):
+    """Reads a file, and finds its form: (Form, bytes without byte order mark, in UTF-8).
+
+    Raises:
+        UserError: the file cannot be read or is empty.
+    """
+    content = files.read_bytes(path)
+    encoding = files.encoding_of(content[:_SAMPLE])
+    if encoding not in (None, "utf-8"):  # such as "Unicode text" of Excel
+        content = content.decode(encoding, errors="replace").encode()
+    content = content.removeprefix(codecs.BOM_UTF8)
+    if b"\n" not in content:  # lines of old spreadsheets end in a carriage return
+        content = content.replace(b"\r", b"\n")
     if not content.strip():
         raise UserError(f"{path} is empty; it needs one example per line")
-    lines = [line + b"\n" for line in content.removesuffix(b"\n").split(b"\n")]
-    separator = find_separator(lines[0], path, columns)
-    if separator == "," and not path.endswith(".csv"):
-        print(f"{path} has commas between its columns, so it is read as CSV")
-    return list(rows(lines, path, separator)), separator
+    content = _without_comments(content, columns)
+    return find_form(content.lstrip(b"\r\n"), path, columns, delimiter, quoted_tabs), content
+
+
+def _without_comments(content, columns):
+    """Makes comments blank: lines with # that stand before a header with the names of columns."""
+    names = [column.encode() for column in columns if isinstance(column, str)]
+    lines = content.split(b"\n", _SAMPLE_LINES)
+    for place, line in enumerate(lines if names else []):
+        if not line.startswith(b"#") or all(name in line for name in names):
+            break
+        lines[place] = b""
+    return b"\n".join(lines)
 
 
 def tab_separated(rows):
@@ -67,26 +259,77 @@ class Row(NamedTuple):
     values: list
 
 
-def read_columns(path, columns, *, has_header, keep_blank=False, skip_short=False):
-    """Reads the given columns of a file.
+class Table(NamedTuple):
+    """The rows of a file.
+
+    Attributes:
+        path: str.
+        form: Form.
+        header: list of str, the names of the columns; None if there are none.
+        first: list of str, the first row, or the names of the columns.
+        rows: list of Row.
+        left_out: int, number of rows left out.
+    """
+
+    path: str
+    form: Form
+    header: list | None
+    first: list
+    rows: list
+    left_out: int
+
+    def __str__(self):
+        names = reprlib.repr(self.header)[1:-1] if self.header else "no header"
+        return f"{self.path}: {self.form}, {f'header {names}' if self.header else names}"
+
+
+def read_columns(
+    path,
+    columns,
+    *,
+    has_header=None,
+    delimiter=None,
+    quoted_tabs=True,
+    keep_blank=False,
+    skip_short=False,
+):
+    """Reads the given columns of a file: separated by tabs or otherwise, CSV, or JSON objects.
 
     Args:
         path: str.
         columns: sequence of int from 0 (-1 is the last, which must not be another of them), or str
             as in the header.
-        has_header: bool, whether the first row names the columns.
+        has_header: bool, whether the first row names the columns; None to recognise it.
+        delimiter: str or None, as of `find_form`.
+        quoted_tabs: bool, as of `find_form`.
         keep_blank: bool, whether a blank row counts as empty columns; otherwise it is left out.
         skip_short: bool, whether a row that lacks columns is left out; otherwise it is an error.
 
     Returns:
-        (list of str, the first row; list of Row; int, number of rows left out).
+        Table.
 
     Raises:
-        UserError: as of `read`; or a column is missing, or there is no row.
+        UserError: the file cannot be read, is empty or not UTF-8, or its quotes do not fit; a
+            column is missing, or there is no row.
     """
-    table, separator = read(path, columns)
-    header, found, left_out = table[0][1], [], 0
-    columns = [_number(column, header, path) for column in columns]
+    form, content = read_form(path, columns, delimiter, quoted_tabs)
+    lines = [line + b"\n" for line in content.removesuffix(b"\n").split(b"\n")]
+    if form.separator:
+        table = list(rows(lines, path, form))
+    else:
+        table, has_header = _objects(content, lines, path), True
+    if not table:
+        raise UserError(f"{path} holds no example")
+    found, left_out = [], 0
+    if any(isinstance(column, str) for column in columns):  # nothing before a header is a row
+        left_out = next((place for place, (_, cells) in enumerate(table) if cells), 0)
+        table = table[left_out:]
+    first = [cell.strip() for cell in table[0][1]]
+    if has_header is None:
+        has_header = any(isinstance(column, str) for column in columns) or is_numbering(first)
+    if not has_header and any(isinstance(column, str) for column in columns):
+        raise UserError(f"--noheader: {path} has no names then, so give columns by number, from 0")
+    columns = [_number(column, first, path, form) for column in columns]
     width = max(columns) + 1 - min(0, *columns)
     for number, (line, cells) in enumerate(table[has_header:], start=int(has_header)):
         if not cells and keep_blank:
@@ -98,76 +341,137 @@ def read_columns(path, columns, *, has_header, keep_blank=False, skip_short=Fals
             left_out += 1
         else:
             raise UserError(
-                f"{place}: {len(cells)} columns, at least {width} are expected, with "
-                f"{'a comma' if separator == ',' else 'a tab'} between them"
+                f"{place}: {len(cells)} columns, at least {width} are expected. The file is read "
+                f"with {form}; --delimiter gives another separator"
             )
     if not found:
         raise UserError(f"{path} holds no example")
-    return header, found, left_out
+    return Table(path, form, first if has_header else None, table[0][1], found, left_out)
 
 
-def _number(column, header, path):
+def is_numbering(cells):
+    """Whether a row only numbers the columns, as pandas does if they have no names.
+
+    Args:
+        cells: list of str. The first is empty in files with an index.
+    """
+    cells = cells[1:] if len(cells) > 1 and not cells[0] else cells
+    return cells == [str(number) for number in range(len(cells))]
+
+
+def _number(column, header, path, form):
     """Number of a column, which may be given by its name in the header."""
     if isinstance(column, int):
         return column
     if header.count(column) != 1:
         state = "two columns are named" if column in header else "no column"
         raise UserError(
-            f"{path}: {state} {column!r} in its header; there are {', '.join(map(repr, header))}"
+            f"{path}: {state} {column!r} in its header; there are {', '.join(map(repr, header))}, "
+            f"with {form}"
         )
     return header.index(column)
 
 
-def find_separator(first_line, path, columns):
-    """Finds the separator of the columns of a file.
+def _objects(content, lines, path):
+    """A table of JSON objects, one a line or in a list, as `rows`; their keys are its header."""
+    whole = parse_json(content, path) if _is_one_value(content) else None
+    if whole is not None:
+        found = whole if isinstance(whole, list) else _rows_of_object(whole)
+        numbered = [(number, row) for number, row in enumerate(found, start=1)]
+    else:
+        numbered = [
+            (n, parse_json(line, f"{path}, line {n}") if line.strip() else None)
+            for n, line in enumerate(lines, start=1)
+        ]
+    keys = {}
+    for number, row in numbered:
+        if not isinstance(row, dict | None):
+            raise UserError(
+                f"{path}, line {number}: a JSON object with the columns is expected. Received: "
+                f"{reprlib.repr(row)}"
+            )
+        keys |= dict.fromkeys(row or ())
+    table = [(n, [_cell(row.get(key)) for key in keys] if row else []) for n, row in numbered]
+    return [(0, [*keys]), *table]
 
-    Args:
-        first_line: bytes.
-        path: str; a file whose name ends in .csv is CSV.
-        columns: as of `read`. A file with another name is CSV if its first line has no tab, and
-            has these columns with commas between them.
 
-    Returns:
-        str, a tab or a comma.
-    """
-    if path.endswith(".csv"):
-        return ","
-    line = first_line.decode(errors="replace").rstrip("\r\n")
-    cells = _next_row(csv.reader([line.replace("\r", "")])) or []
-    names = [column for column in columns if isinstance(column, str)]
-    last = max((column for column in columns if isinstance(column, int)), default=0)
-    has_columns = {*names} <= {*cells} and (names or last) and last < len(cells)
-    return "," if has_columns and len(cells) > 1 and "\t" not in line else "\t"
+def _is_one_value(content):
+    """Whether JSON is one list or one object, and not an object on each line."""
+    first, _, rest = content.strip().partition(b"\n")
+    return first.startswith(b"[") or not rest or not first.rstrip().endswith(b"}")
 
 
-def rows(lines, name, separator):
-    """Yields (number of the first line from 1, list of str) of each row, as `read` returns them.
+def _rows_of_object(found):
+    """The rows of one object: its list of objects, or any form in which pandas writes a table."""
+    for value in found.values():
+        if isinstance(value, list) and value and all(isinstance(row, dict) for row in value):
+            return value
+    if {"columns", "data"} <= {*found} and all(isinstance(row, list) for row in found["data"]):
+        return [dict(zip(found["columns"], row, strict=False)) for row in found["data"]]
+    if all(key.isdecimal() and isinstance(row, dict) for key, row in found.items()):
+        return list(found.values())
+    columns = [list(c.values()) if isinstance(c, dict) else c for c in found.values()]
+    if not all(isinstance(c, list) for c in columns) or len({*map(len, columns)}) != 1:
+        return [found]
+    return [dict(zip(found, row, strict=True)) for row in zip(*columns, strict=True)]
 
-    With tabs, quotes are ordinary characters, carriage returns are dropped, and only line feeds end
-    a row, as in the original. With commas, a column in quotes may hold commas, line ends and
-    doubled quotes, as spreadsheets and pandas write them.
+
+def _cell(value):
+    """A JSON value as the text of a cell; null is none."""
+    if value is None:
+        return ""
+    is_nested = isinstance(value, list | dict)
+    return json.dumps(value, ensure_ascii=False) if is_nested else str(value)
+
+
+def rows(lines, name, form):
+    """Yields (number of the first line from 1, list of str) of each row; a blank one has no cells.
+
+    Without quotes, carriage returns are dropped, and only line feeds end a row, as in the original.
+    With quotes, a cell may hold separators, line ends and doubled quotes, as spreadsheets and
+    pandas write them.
 
     Args:
         lines: iterable of bytes, each with its line end; without a byte order mark.
         name: str, of the file, for messages.
-        separator: str, a tab or a comma.
+        form: Form, not of JSON.
 
     Raises:
         UserError: a line is not UTF-8, or its quotes do not fit.
     """
     texts = (decode(line, f"{name}, line {n}") for n, line in enumerate(lines, start=1))
-    if separator == "\t":
+    if not form.is_quoted:
         for number, text in enumerate(texts, start=1):
             text = text.replace("\r", "").removesuffix("\n")
-            yield number, text.split("\t") if text else []
+            yield number, text.split(form.separator) if text else []
         return
-    reader, number = csv.reader(texts, strict=True), 1
+    if form.has_hint:
+        next(texts)
+    number = first = 1 + form.has_hint
+    reader = _reader(texts, form, strict=True)
     try:
         while (row := _next_row(reader)) is not None:
             yield number, row
-            number = reader.line_num + 1
+            number = reader.line_num + first
     except csv.Error as error:
-        raise UserError(f"{name}, line {number}: the row is not valid CSV: {error}") from error
+        raise UserError(
+            f"{name}, line {number}: the row is not valid CSV: {error}. The file is read with "
+            f"{form}; --delimiter gives another separator"
+        ) from error
+
+
+def csv_rows(lines, form, strict):
+    """Yields the rows of lines, list of str, as `rows`."""
+    if not form.is_quoted:
+        yield from (line.removesuffix("\n").split(form.separator) for line in lines if line != "\n")
+        return
+    reader = _reader(lines, form, strict)
+    while (row := _next_row(reader)) is not None:
+        yield row
+
+
+def _reader(texts, form, strict):
+    return csv.reader(texts, delimiter=form.separator, strict=strict, skipinitialspace=form.spaced)
 
 
 def _next_row(reader):

@@ -1,29 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trains SentencePiece models with the options of the published ALBERT models."""
 
+import collections
 import dataclasses
 import io
 import random
 import re
 
 import sentencepiece
-from sentencepiece import sentencepiece_model_pb2
 
 from albert_tf.errors import UserError
 from albert_tf.options import SPM_SYMBOLS
+from albert_tf.sentencepiece_proto import ModelProto
+from albert_tf.text import tokenization
 
 # The original's README, section on training SentencePiece. The ids are then <pad> 0, <unk> 1,
 # [CLS] 2, [SEP] 3, [MASK] 4. The comma is not among the symbols, since it separates them.
+_CONTROL = ("[CLS]", "[SEP]", "[MASK]")
 _RELEASE = {
     "model_type": "unigram",
     "pad_id": 0,
     "unk_id": 1,
     "bos_id": -1,
     "eos_id": -1,
-    "control_symbols": ["[CLS]", "[SEP]", "[MASK]"],
-    "user_defined_symbols": list(SPM_SYMBOLS),
+    "control_symbols": list(_CONTROL),
     "shuffle_input_sentence": True,
 }
+_SPECIAL = ("<pad>", "<unk>", *_CONTROL)
 # Sums in training depend on how sentences are divided among threads, so a fixed number of threads
 # gives the same model on every machine.
 _THREADS = 4
@@ -36,7 +39,7 @@ class Sample:
     SentencePiece could choose too, but its choice differs every time.
 
     Args:
-        sentences: iterable of str, from `FullTokenizer.normalize`; empty ones are skipped.
+        sentences: iterable of str, from `CleanUp`; empty ones are skipped.
         options: options.SentencePiece.
         is_split: bool, whether the text was split into sentences; if not, each line is a sentence.
 
@@ -100,6 +103,9 @@ def train(sentences, options, shows_log=False):
     """
     given = dataclasses.asdict(options)
     del given["seed"]  # only matters for choosing the sentences
+    # SentencePiece refuses a symbol that is given twice.
+    symbols = dict.fromkeys((*SPM_SYMBOLS, *options.user_defined_symbols))
+    given["user_defined_symbols"] = list(symbols)
     sentences.reverse()
     model = io.BytesIO()
     try:
@@ -113,7 +119,68 @@ def train(sentences, options, shows_log=False):
         )
     except RuntimeError as error:  # the library's type for all errors
         raise UserError(_explained(str(error), options)) from error
-    return model.getvalue()
+    return _portable(model.getvalue())
+
+
+def _portable(model):
+    """A trained model with which all libraries split texts in the same way.
+
+    Scores become multiples of 1/1024: their sums are exact in float32, so splits of equal score are
+    equal everywhere, and the first one is taken. Pieces of a number and a comma, which
+    `tokenization.encode_pieces` would split again, are not used at all.
+    """
+    proto = ModelProto.FromString(model)
+    for piece in proto.pieces:
+        piece.score = round(piece.score * 1024) / 1024
+        if tokenization.is_number_and_comma(piece.piece):
+            piece.type = piece.UNUSED
+    return proto.SerializeToString()
+
+
+def table_of(rule):
+    """The table of a rule of NORMALIZATION_RULES: callable from str to str, as `apply_table`."""
+    return sentencepiece.SentencePieceNormalizer(rule_name=rule).normalize
+
+
+def unknown_characters(model, characters):
+    """Characters of the text that have no piece.
+
+    Args:
+        model: bytes, the content of a .model file.
+        characters: Counter of characters of cleaned text.
+
+    Returns:
+        Counter of some of them.
+    """
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+    unknown = processor.unk_id()
+    return collections.Counter(
+        {char: n for char, n in characters.items() if unknown in processor.encode(char)}
+    )
+
+
+def check_symbols(symbols, clean_up):
+    """Checks that symbols can be found in text.
+
+    Args:
+        symbols: list of str, those of --user_defined_symbols.
+        clean_up: CleanUp.
+
+    Raises:
+        UserError: a symbol is special, or the clean-up of the text changes it.
+    """
+    for symbol in symbols:
+        where = f"--user_defined_symbols: {symbol!r}"
+        if symbol in _SPECIAL:
+            raise UserError(
+                f"{where} is a special piece of the model, which text must not become; leave it out"
+            )
+        found = clean_up(symbol)
+        if found != symbol or not found or " " in found:
+            raise UserError(
+                f"{where} never stands in the text, whose clean-up makes {found!r} of it; give a "
+                "symbol without spaces that stays as it is"
+            )
 
 
 def _explained(message, options):
@@ -140,5 +207,5 @@ def vocabulary_text(model):
     Args:
         model: bytes, from `train`.
     """
-    pieces = sentencepiece_model_pb2.ModelProto.FromString(model).pieces
+    pieces = ModelProto.FromString(model).pieces
     return "".join(f"{piece.piece}\t{piece.score:g}\n" for piece in pieces)

@@ -31,7 +31,7 @@ def cut(first, second, max_length):
     if not second:
         return first[: max_length - 2], second
     room = max_length - NUM_SPECIALS
-    half = (room + 1) // 2  # if both are equally long, the second loses the odd token
+    half = (room + 1) // 2  # if both are equally long, the second loses the odd piece
     first = first[: max(half, room - len(second))]
     return first, second[: room - len(first)]
 
@@ -67,7 +67,7 @@ def pack_segments(firsts, seconds, special_ids, max_length):
     }
 
 
-def pack_pairs(tokenizer, texts, pairs, max_length):
+def pack_pairs(tokenizer, texts, pairs, max_length, lengths=None):
     """Arrays of `pack_segments` of texts and second texts that are cut to fit.
 
     Args:
@@ -75,11 +75,15 @@ def pack_pairs(tokenizer, texts, pairs, max_length):
         texts: list of n str, normalized.
         pairs: list of n str, normalized; None or "" for no second text.
         max_length: int, T.
+        lengths: list or None, to which the lengths of the sequences before the cut are added.
     """
     firsts, seconds = [], []
     for text, pair in zip(texts, pairs, strict=True):
         second = tokenizer.encode_ids(pair, is_normalized=True) if pair else []
-        first, second = cut(tokenizer.encode_ids(text, is_normalized=True), second, max_length)
+        first = tokenizer.encode_ids(text, is_normalized=True)
+        if lengths is not None:
+            lengths.append(len(first) + len(second) + (NUM_SPECIALS if second else 2))
+        first, second = cut(first, second, max_length)
         firsts.append(first)
         seconds.append(second or None)
     return pack_segments(firsts, seconds, tokenizer.special_ids(with_mask=False), max_length)
@@ -89,13 +93,13 @@ def as_texts(texts: str | Texts, name: str = "texts") -> list[str]:
     """Converts one text or several to a list of str.
 
     Args:
-        texts: str, or a list, tuple or array of str.
+        texts: str, or a list, tuple, array or Series of pandas, of str.
         name: str, name of the argument, for the message.
 
     Raises:
         UserError: `texts` is something else.
     """
-    found = texts.tolist() if isinstance(texts, np.ndarray) else texts
+    found = texts.tolist() if hasattr(texts, "tolist") else texts
     found = [found] if isinstance(found, str) else found
     is_list = isinstance(found, list | tuple)
     wrong = [text for text in found if not isinstance(text, str)] if is_list else [found]

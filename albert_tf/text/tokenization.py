@@ -5,10 +5,12 @@ Paper: section 4.1 (SentencePiece vocabulary of 30,000, as XLNet). The Chinese m
 original release use a WordPiece vocabulary file instead. `FullTokenizer` covers both.
 """
 
+import dataclasses
 import functools
 import hashlib
 import itertools
 import os
+import re
 import string
 import unicodedata
 from collections.abc import Callable, Iterable
@@ -18,10 +20,17 @@ import numpy as np
 import numpy.typing as npt
 import sentencepiece
 
+from albert_tf import vocabulary_record
 from albert_tf.errors import UserError
+from albert_tf.sentencepiece_proto import ModelProto
 from albert_tf.text import sequences
+from albert_tf.text.clean_up import CleanUp
 from albert_tf.text.sequences import Texts
 
+_MOST_MARKED = 0.1  # of the tokens of a WordPiece vocabulary, with SentencePiece's mark of a space
+# White space, without the control characters that WordPiece's clean-up drops.
+_SPACES = re.compile(r"[^\S\x0b\x0c\x1c-\x1f\x85]+")
+_SCORED_PIECE = re.compile(r"[^\t\n]+\t-?\d+(\.\d+)?(e-?\d+)?\r?\n")
 WORD_START = "▁"  # U+2581, SentencePiece's mark of a space
 UNKNOWN = "[UNK]"
 UNKNOWN_PIECES = ("<unk>", UNKNOWN)  # of SentencePiece, of WordPiece
@@ -53,49 +62,8 @@ class SpecialIds(NamedTuple):
 
 
 def preprocess_text(text, lower=False, remove_space=True, strip_accents=True):
-    """Cleans text up as ALBERT's SentencePiece models expect: NFKD, no accents, maybe lower-cased.
-
-    White space is collapsed before NFKD, so a character that NFKD turns into a space adds one.
-
-    Args:
-        text: str.
-        lower: bool, lower-case at the end.
-        remove_space: bool, strip the text and make one space of every run of white space.
-        strip_accents: bool, drop accents, as the original does. If they are kept, they follow their
-            letters; SentencePiece models with the usual NFKC table compose the two.
-
-    Returns:
-        str.
-    """
-    if remove_space:
-        text = " ".join(text.split())
-    text = _decomposed(text, strip_accents)
-    return text.lower() if lower else text
-
-
-def preprocess_lines(texts, lower=False, strip_accents=True):
-    """Applies `preprocess_text` to many texts, faster than one by one.
-
-    Args:
-        texts: list of str.
-        lower: bool.
-        strip_accents: bool.
-
-    Returns:
-        list of str.
-    """
-    texts = [_decomposed(" ".join(text.split()), strip_accents) for text in texts]
-    # The texts contain no line ends, no step adds one, and no step looks beyond one.
-    return "\n".join(texts).lower().split("\n") if lower and texts else texts
-
-
-def _decomposed(text, strip_accents):
-    if text.isascii():  # nothing to decompose or to drop
-        return text
-    decomposed = unicodedata.normalize("NFKD", text)
-    if not strip_accents or decomposed.isascii():
-        return decomposed
-    return "".join(itertools.filterfalse(unicodedata.combining, decomposed))
+    """Cleans text up as the released SentencePiece models expect: see `CleanUp`."""
+    return CleanUp(lower, strip_accents)(text, remove_space)
 
 
 # --- SentencePiece ---
@@ -113,13 +81,17 @@ def load_sentencepiece(path):
     Raises:
         UserError: the file cannot be read, or is not a SentencePiece model.
     """
+    sentencepiece.set_min_log_level(1)  # warnings; it would say that a model has no table
     processor = sentencepiece.SentencePieceProcessor()
     try:
         processor.LoadFromSerializedProto(_file_content(path, "spm_model_file"))
     except RuntimeError as error:
+        # Behind the place in its source, the library says why.
+        reason = str(error).rpartition("] ")[2].strip()
         raise UserError(
-            f"spm_model_file: {path} is not a SentencePiece model; give the .model file that "
-            "spm_train writes (not the .vocab file), or a WordPiece vocabulary as vocab_file"
+            f"spm_model_file: {path} is not a SentencePiece model that can be used"
+            f"{reason and f' ({reason})'}; give the .model file that spm_train writes (not the "
+            ".vocab file), or a WordPiece vocabulary as vocab_file"
         ) from error
     return processor
 
@@ -190,11 +162,24 @@ def load_vocabulary(path):
         ) from error
     if not text:
         raise UserError(f"vocab_file: {path} is empty; it needs one token per line")
+    if _SCORED_PIECE.match(text):
+        raise UserError(
+            f"vocab_file: {path} has a score after each piece, as the .vocab file that "
+            "SentencePiece writes for people to read; give the .model file next to it as "
+            "spm_model_file"
+        )
     vocab = {}
     # TensorFlow's line reader, which the original used, drops every "\r" and breaks only at "\n".
     for line in text.replace("\r", "").removesuffix("\n").split("\n"):
         token = (line.split() or [" "])[0]
         vocab.setdefault(token, len(vocab))
+    marked = sum(token.startswith(WORD_START) for token in vocab)
+    if marked > _MOST_MARKED * len(vocab):
+        raise UserError(
+            f"vocab_file: {marked} of {len(vocab)} tokens of {path} begin with {WORD_START!r}, as "
+            "those of SentencePiece do, and WordPiece would find none of them; give the "
+            "SentencePiece model (.model) as spm_model_file"
+        )
     return vocab
 
 
@@ -284,7 +269,7 @@ def is_start_piece(piece, is_sentencepiece=True):
 
     A WordPiece piece starts a word if it does not begin with "##". A SentencePiece piece does if it
     is a single punctuation mark, or contains anything but ASCII letters and these marks ("▁",
-    digits, foreign letters, and ' < = >, which the original's list lacks). The caller has to treat
+    digits, foreign letters, and ' < = >, which the original's list lacks). The caller has to handle
     [CLS] and [SEP].
 
     Args:
@@ -309,23 +294,28 @@ class FullTokenizer:
 
     Args:
         vocab_file: str or None, WordPiece vocabulary; ignored when there is a SentencePiece model.
-        do_lower_case: bool, whether text is lower-cased.
+        do_lower_case: bool, whether text is lower-cased; None as the vocabulary records it, or True
+            if it records nothing.
         spm_model_file: str or None, SentencePiece model.
         strip_accents: bool, whether letters lose their marks, such as those of й and ё. With
-            WordPiece they lose them only with `do_lower_case`.
+            WordPiece they lose them only with `do_lower_case`. None as for `do_lower_case`.
 
     Attributes:
         vocab: dict of piece to id, in the order of the ids.
         inv_vocab: dict of id to piece.
         is_sentencepiece: bool.
         path: str, path of the file.
-        do_lower_case, strip_accents: bool, as given.
+        do_lower_case, strip_accents: bool.
+        clean_up: clean_up.CleanUp.
+        reads: callable that gets each text that `normalize` cleans up, such as losses.Sample; None.
 
     Raises:
-        UserError: no file is given, or it cannot be used.
+        UserError: no file is given, it cannot be used, or it records another clean-up.
     """
 
+    reads: Callable[[str], None] | None = None
     # Defined by the subclasses.
+    apply_table: Callable[[str], str] | None = None
     is_sentencepiece: bool
     _remedy: str
     _load_vocab: Callable[[], dict[str, int]]
@@ -333,7 +323,7 @@ class FullTokenizer:
     _pieces: Callable[[str], list[str]]
     _missing_id: Callable[[str], int]
 
-    def __new__(cls, vocab_file=None, do_lower_case=True, spm_model_file=None, strip_accents=True):
+    def __new__(cls, vocab_file=None, do_lower_case=None, spm_model_file=None, strip_accents=None):
         if cls is FullTokenizer:
             cls = SentencePieceTokenizer if spm_model_file else WordPieceTokenizer
         return super().__new__(cls)
@@ -341,17 +331,24 @@ class FullTokenizer:
     def __init__(
         self,
         vocab_file: str | None = None,
-        do_lower_case: bool = True,
+        do_lower_case: bool | None = None,
         spm_model_file: str | None = None,
-        strip_accents: bool = True,
+        strip_accents: bool | None = None,
     ) -> None:
         path = spm_model_file or vocab_file
         if not path:
             raise UserError("a tokenizer needs a file: give spm_model_file or vocab_file")
         self.path = path
-        self.do_lower_case, self.strip_accents = do_lower_case, strip_accents
         self.vocab: dict[str, int] = self._load_vocab()
         self.inv_vocab = {id_: piece for piece, id_ in self.vocab.items()}
+        given = {"do_lower_case": do_lower_case, "strip_accents": strip_accents}
+        self.clean_up = self._clean_up_of({n: v for n, v in given.items() if v is not None})
+        self.do_lower_case = self.clean_up.do_lower_case
+        self.strip_accents = self.clean_up.strip_accents
+
+    def _clean_up_of(self, given):
+        """The CleanUp; `given` has the arguments on casing that are not None."""
+        return CleanUp(**given)
 
     def __call__(
         self,
@@ -362,7 +359,8 @@ class FullTokenizer:
     ) -> dict[str, Any]:
         """Encodes texts as inputs of a model: [CLS] text [SEP], or [CLS] text [SEP] pair [SEP].
 
-        A text that is too long is cut at its end; in a pair, the longer text is, as in the scripts.
+        A text that is too long is cut at its end; of a pair, the longer text is cut, as in the
+        scripts.
 
         Args:
             texts: str or list of n str.
@@ -412,6 +410,7 @@ class FullTokenizer:
     def fingerprint(self) -> str:
         """Hash (str) of all that determines pieces and ids: vocabulary, kind and clean-up."""
         accents = "" if self.strip_accents else "accents "
+        accents += "" if self.clean_up.decomposes else "composed "
         kind = f"{self.is_sentencepiece} {self.do_lower_case} {accents}"
         return hashlib.sha256(kind.encode() + self._content()).hexdigest()
 
@@ -424,7 +423,10 @@ class FullTokenizer:
         Returns:
             str.
         """
-        return _decoded(text)
+        decoded: str = _decoded(text)
+        if self.reads:
+            self.reads(decoded)
+        return decoded
 
     def normalize_batch(self, texts: list[str]) -> list[str]:
         """Applies `normalize` to many texts, faster than one by one.
@@ -550,12 +552,29 @@ class SentencePieceTokenizer(FullTokenizer):
     def _content(self):
         return self._processor.serialized_model_proto()
 
+    def _clean_up_of(self, given):
+        model = self._content()
+        recorded = vocabulary_record.read(model, self.path)
+        for name, value in given.items():
+            if recorded.get(name, value) != value:
+                raise UserError(
+                    f"{name}={value}, but {self.path} was trained with {name}={recorded[name]} and "
+                    f"records it: leave {name} out, or give another vocabulary"
+                )
+        found = CleanUp(**given | recorded)
+        spec = ModelProto.FromString(model).normalizer_spec
+        decomposes = found.strip_accents or bool(spec.precompiled_charsmap)
+        return dataclasses.replace(found, decomposes=decomposes)
+
     def normalize(self, text: str | bytes) -> str:
-        text = super().normalize(text)
-        return preprocess_text(text, self.do_lower_case, strip_accents=self.strip_accents)
+        return self.clean_up(super().normalize(text))
 
     def normalize_batch(self, texts: list[str]) -> list[str]:
-        return preprocess_lines(texts, self.do_lower_case, self.strip_accents)
+        return self.clean_up.lines(texts)
+
+    def apply_table(self, text: str) -> str:
+        """Applies the model's own table to a text (str); each space is a "▁"."""
+        return str(self._processor.normalize(text))
 
     def _pieces(self, text):
         return encode_pieces(self._processor, text)
@@ -595,6 +614,24 @@ class WordPieceTokenizer(FullTokenizer):
         chain = itertools.chain.from_iterable
         ids = self._ids_of_words.__getitem__
         return _flat([list(chain(map(ids, text.split(" ")))) for text in texts])
+
+    def are_after_spaces(self, texts: list[str]) -> npt.NDArray[np.bool_]:
+        """Whether each piece is the first one after a space or of its text.
+
+        So all characters of a Chinese word are one word, if there are spaces between words.
+
+        Args:
+            texts: list of str, as for `encode_batch`.
+
+        Returns:
+            bool array, one for each id of `encode_batch`.
+        """
+        words = itertools.chain.from_iterable(map(_SPACES.split, texts))
+        sizes = np.fromiter((len(self._ids_of_words[word]) for word in words), np.int64)
+        sizes = sizes[sizes > 0]
+        starts = np.zeros(sizes.sum(), bool)
+        starts[np.cumsum(sizes) - sizes] = True
+        return starts
 
 
 class Cache(dict):

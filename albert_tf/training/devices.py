@@ -175,7 +175,7 @@ def gather(strategy, text):
     workers, this = _workers(strategy)
     own, codes = workers.index(this), list(text.encode())
     sizes = sum_over_workers(strategy, [len(codes) * (i == own) for i in range(len(workers))])
-    # A row for each worker, zero but for its own text.
+    # Each worker fills its own row; its other rows are zero, and the sum has all texts.
     table = np.zeros([len(workers), max(sizes)], np.int64)
     table[own, : len(codes)] = codes
     summed = np.reshape(sum_over_workers(strategy, table.ravel().tolist()), table.shape)

@@ -16,23 +16,24 @@ from albert_tf.errors import UserError
 from albert_tf.progress import say
 
 PREDICT_RESULTS = "predict_results.txt"
+REPORT = "eval_report.txt"  # metrics of the classes, of the best evaluation
 RULE = "=" * 50 + "\n"  # between the blocks of eval_results.txt
 SECONDS_TO_REWRITE = 1.0  # wait before a checkpoint that could not be read is tried again
 
 
 class Evaluator:
-    """Evaluates a run's checkpoints, records and prints their figures, and keeps the best.
+    """Evaluates a run's checkpoints, records and prints their metrics, and keeps the best.
 
     Args:
         run: loop.Run.
-        evaluate: callable, () -> task.Evaluation of the weights that the run holds.
-        key_metric: str, the figure that chooses the best checkpoint; larger is better.
+        evaluate: callable, () -> splits_and_results.Evaluation of the weights that the run holds.
+        key_metric: str, the metric that chooses the best checkpoint; larger is better.
         layout: str, template of the text added to `eval_results.txt`, as in the original script:
-            {first} and {rest} stand for the `key = value` lines of the figures, sorted; {saved} for
+            {first} and {rest} stand for the `key = value` lines of the metrics, sorted; {saved} for
             a line for each file copied to `model.ckpt-best`; {before} and {after} for the best
             value.
-        evaluated_on: EvaluatedOn. Only figures of the same files and settings are compared.
-        shown: sequence of str, the figures of the line; None for all.
+        evaluated_on: EvaluatedOn. Only metrics of the same files and settings are compared.
+        shown: sequence of str, the metrics of the line; None for all.
         initial_best: float, the value that the first checkpoint has to beat.
         keep: int or None, how many of the newest checkpoints evaluated by `each` to keep; None or
             0 for all.
@@ -54,9 +55,10 @@ class Evaluator:
         self._layout, self._shown, self._initial_best = layout, shown, initial_best
         self._keep, self._folder = keep or math.inf, RunDirectory(run.settings.output_dir)
         self._evaluated_on = evaluated_on
-        self._warnings = set()  # those that apply now
-        # Whether figures count for the run. Those of other files or settings, and of a checkpoint
-        # from elsewhere, do not: the directory must not seem to hold a trained model.
+        self._warnings = set()  # warnings that apply now
+        # Whether metrics count for the run. Metrics of other files or settings do not count, and
+        # neither do those of a checkpoint from another directory: this directory would seem to hold
+        # a trained model.
         self._counts = True
 
     def __call__(self, prefix, content=None):
@@ -68,24 +70,31 @@ class Evaluator:
         """
         run, evaluation = self._run, self._evaluate()
         run.saver.wait()
-        is_best = run.is_chief and self._record(prefix, content, evaluation.figures)
+        is_best = run.is_chief and self._record(prefix, content, evaluation.metrics)
         if is_best and evaluation.keep and (self._counts or not self._folder.trained):
             evaluation.keep()
-        figures = evaluation.figures | (evaluation.weighted or {})
-        shown, best = self._shown or figures, is_best and self._counts
-        run.figures.evaluation(run.step, figures, shown, best)
+        metrics = evaluation.metrics | (evaluation.weighted or {})
+        shown, best = self._shown or metrics, is_best and self._counts
+        run.metrics.evaluation(run.step, metrics, shown, best)
         if run.step:  # an untrained model deserves no warning
             now = set(evaluation.warnings) - {None}
             for warning in sorted(now - self._warnings):
                 say(f"Warning: {warning}")
             self._warnings = now
 
-    def _record(self, prefix, content, figures):
+    def _record(self, prefix, content, metrics):
         """Records an evaluation; returns whether the checkpoint is the best."""
-        before = BestState(-1, -1, self._initial_best)
+        worst = -math.inf if is_loss(self._key_metric) else self._initial_best
+        before = BestState(-1, -1, worst)
         if self._counts and self._is_comparable():
             before = self._folder.results or before
-        step, value, saved = self._run.step, float(figures[self._key_metric]), ""
+        if self._key_metric not in metrics:
+            raise UserError(
+                f"--best_metric={self._key_metric}: there is no such metric; there are "
+                f"{', '.join(sorted(metrics))}"
+            )
+        sign = -1 if is_loss(self._key_metric) else 1
+        step, value, saved = self._run.step, sign * float(metrics[self._key_metric]), ""
         now, is_best = before._replace(step=step), before.is_beaten_by(step, value)
         if is_best:
             now = BestState(step, step, value)
@@ -94,9 +103,9 @@ class Evaluator:
             writers.write(best, *(content or self._read(prefix)))
             for ending in writers.ENDINGS:
                 saved += f"saved {prefix}{ending} to {best}{ending}\n"
-        first, *rest = sorted_lines(figures | {"global_step": step})
+        first, *rest = sorted_lines(metrics | {"global_step": step})
         if not self._counts:
-            rest.append(run_directory.NOT_COMPARED)
+            rest.append(run_directory.NOT_COMPARED[0])
         lines = {"first": f"{first}\n", "rest": "".join(f"{line}\n" for line in rest)}
         block = self._layout.format(**lines, saved=saved, before=before.best, after=now.best)
         add(self._folder.path, block)
@@ -105,7 +114,7 @@ class Evaluator:
         return is_best
 
     def _is_comparable(self):
-        """Whether the results of the run are of the same files and settings, as far as known."""
+        """Whether the results of the run have the same files and settings, as far as we know."""
         return self._folder.evaluated_on in (None, self._evaluated_on)
 
     def each(self, prefixes):
@@ -131,8 +140,8 @@ class Evaluator:
     def _load(self, prefix):
         """Loads a checkpoint; returns its content, as another process may delete it at any time.
 
-        Returns None if it cannot be read. A failure is tried again, since a training process that
-        is still running rewrites older checkpoints without moments.
+        Returns None if the checkpoint cannot be read. It is tried twice, since a training process
+        that is still running rewrites older checkpoints without moments.
         """
         for seconds in (SECONDS_TO_REWRITE, 0):
             try:
@@ -153,7 +162,7 @@ class Evaluator:
     def make_up(self, first_step=0):
         """Evaluates checkpoints that an earlier process of the run saved but did not evaluate.
 
-        If the evaluation has changed, the best one and later ones are evaluated again.
+        If the evaluation has changed, the best checkpoint and later ones are evaluated again.
 
         Args:
             first_step: int, earlier steps are skipped.
@@ -170,17 +179,18 @@ class Evaluator:
             self._run.restore_newest()
 
     def evaluate_directory(self, timeout, given=None, newest_only=False):
-        """Evaluates checkpoints of the run not evaluated yet, and newer ones as they come.
+        """Evaluates the checkpoints of the run that are not evaluated yet, and newer ones.
 
-        A directory with a best checkpoint and no `best_trial.txt`, such as the original's RACE
-        runs, has that one evaluated first: later ones must beat it. With other files or settings
-        than those of the run's results, the best one (or the newest, and with a timeout those that
-        come) is evaluated, and the results stay as they are.
+        If a directory has a best checkpoint and no `best_trial.txt`, as RACE runs of the original,
+        the best checkpoint is evaluated first, and later ones must beat it. If the files or
+        settings differ from those of the run's results, these results stay as they are: only the
+        best checkpoint is evaluated (with `newest_only` the newest; with a timeout, each new one).
 
         Args:
             timeout: float, seconds to wait for the next checkpoint of another process.
             given: str or None, the checkpoint to evaluate if the directory holds none.
-            newest_only: bool, whether only the newest is evaluated, even if it was before.
+            newest_only: bool, whether only the newest checkpoint is evaluated, even if it was
+                before.
 
         Raises:
             UserError: there is no checkpoint at all.
@@ -223,16 +233,16 @@ def add(directory, text):
     files.write_text(path, files.read_text(path) + text)
 
 
-def report_predictions(directory, figures, step):
-    """Prints the figures of a labelled test set and writes them to `predict_results.txt`.
+def report_predictions(directory, metrics, step):
+    """Prints the metrics of a labelled test set and writes them to `predict_results.txt`.
 
     Args:
         directory: str, the run's.
-        figures: dict of name -> value.
+        metrics: dict of name -> value.
         step: int, of the checkpoint.
     """
     state = RunDirectory(directory).results
-    lines = sorted_lines(figures | {"global_step": step})
+    lines = sorted_lines(metrics | {"global_step": step})
     best = f"best = {state.best if state else -1}"
     text = "\n".join(["***** Predict results *****", *lines, best])
     files.write_text(os.path.join(directory, PREDICT_RESULTS), text + "\n")
@@ -240,19 +250,24 @@ def report_predictions(directory, figures, step):
 
 
 def evaluated_on(paths, **settings):
-    """The EvaluatedOn of files, which may have moved, and settings that can be written as JSON."""
+    """The EvaluatedOn of files, by name and size, and of settings, which are JSON values."""
     sizes = sorted([os.path.basename(path), tf.io.gfile.stat(path).length] for path in paths)
     content = json.dumps([sizes, settings], sort_keys=True)
     return EvaluatedOn(hashlib.sha256(content.encode()).hexdigest())
 
 
-def sorted_lines(figures):
+def sorted_lines(metrics):
     """The `key = value` lines of an evaluation, sorted by key as the original sorts them."""
-    return [f"{key} = {figures[key]}" for key in sorted(figures)]
+    return [f"{key} = {metrics[key]}" for key in sorted(metrics)]
+
+
+def is_loss(name):
+    """Whether the lowest value of a metric is the best (bool); `best` is then its negative."""
+    return name.endswith(("loss", "MSE"))
 
 
 def follow(directory, last_step, timeout, seen=-1, newest_only=True):
-    """Yields a directory's checkpoints as they come, while a run goes on writing.
+    """Yields the checkpoints of a directory while a run writes them.
 
     Existing checkpoints are yielded whatever their step. Iteration ends after the checkpoint of
     `last_step` or a later one, or when no newer one appears within `timeout` seconds, so the
@@ -303,19 +318,20 @@ def find_best(directory, given=None):
 
 
 def describe(prefix, key_metric):
-    """Describes a checkpoint: its step and, if it is the best of its directory, its figure.
+    """Describes a checkpoint: its step and, if it is the best of its directory, its metric.
 
     Args:
         prefix: str.
-        key_metric: str, name of the figure that decided.
+        key_metric: str, name of the metric that decided.
 
     Returns:
         str, for messages.
     """
     (directory, name), step = os.path.split(prefix), loading.step_in(prefix)
     state = RunDirectory(directory).results if name == run_directory.BEST else None
-    figure = f", {key_metric} {state.best:.4f}" if state and state.best_step == step else ""
-    return f"{prefix} (step {step}{figure})"
+    sign = -1 if is_loss(key_metric) else 1
+    metric = f", {key_metric} {sign * state.best:.4f}" if state and state.best_step == step else ""
+    return f"{prefix} (step {step}{metric})"
 
 
 def check_key_metric(directory, key_metric):

@@ -8,13 +8,13 @@ import shlex
 import statistics
 
 from albert_tf import files
-from albert_tf.checkpoints import loading, name_table, run_directory, source, writers
+from albert_tf.checkpoints import loading, name_table, run_directory, writers
 from albert_tf.checkpoints.run_directory import RunDirectory
 from albert_tf.errors import UserError, as_called
 from albert_tf.publish import graph_tokenization, saved_models
 from albert_tf.records import input_pipeline, record_files
 from albert_tf.training import devices, evaluation, run_settings, runs
-from albert_tf.training.task import Predicted
+from albert_tf.training.splits_and_results import Predicted
 
 _MOST_SHOWN = 20  # classes in a line
 _MOST_PIECES = 40  # of an example
@@ -42,8 +42,11 @@ def fine_tune(data, config, options, strategy):
         UserError: a file, checkpoint or record does not fit, or the training diverges.
     """
     runs.check_batches(options, strategy)
+    if options.best_metric:
+        data.task.key_metric = data.task.chosen_metric = options.best_metric
     if options.export_dir:
         graph_tokenization.operations()  # before the training
+        data.task.check_export(options.export_text)
     if options.do_predict:
         data.read_test_set()
     with runs.locked(options, strategy):
@@ -66,7 +69,7 @@ def fine_tune(data, config, options, strategy):
 def _say_end(task, directory):
     """Prints where the model is, and the command that predicts with it."""
     prefix = RunDirectory(directory).trained
-    if prefix is None:  # that of another directory was evaluated
+    if prefix is None:  # a checkpoint of another directory was evaluated
         return
     kind = "best" if os.path.basename(prefix) == run_directory.BEST else "newest"
     source = evaluation.describe(prefix, task.key_metric)
@@ -74,6 +77,9 @@ def _say_end(task, directory):
         name for name in task.input_names for _ in range(task.choices if name == "options" else 1)
     ]
     given = " ".join(f'--{name}="some {name}"' for name in names)
+    report = files.read_text(RunDirectory(directory).file(evaluation.REPORT))
+    if report and kind == "best":
+        print(report)
     print(f"The {kind} model is {source}")
     print(as_called("Next: python predict.py"), f"--model={shlex.quote(directory)} {given}")
 
@@ -165,6 +171,8 @@ def _summary_of_trials(values, failed, key_metric):
 def train_and_evaluate(data, config, options, strategy):
     """Trains and evaluates one run, and returns it."""
     task, options = data.task, runs.seeded(options, strategy)
+    if options.class_weights and options.do_train:
+        task.weigh_classes(options.class_weights, data.training_records.labels)
     run = make_run(task, config, strategy, options, trains=options.do_train)
     given = options.init_checkpoint and run_directory.prefer_best(options.init_checkpoint)
     if options.do_train:
@@ -175,7 +183,7 @@ def train_and_evaluate(data, config, options, strategy):
             take_heads=task.takes_head,
             allow_random_init=options.allow_random_init,
         )
-        if task.kind:
+        if task.kind and not run.is_done:
             RunDirectory(options.output_dir).write_task(task.kind)
     evaluator = make_evaluator(run, data) if options.do_eval else None
     if options.do_train:
@@ -189,7 +197,12 @@ def train_and_evaluate(data, config, options, strategy):
 
 def _train(run, data, evaluator):
     records, options = data.training_records, run.settings
-    _say_data(records, data.task)
+    if not run.is_done:
+        _say_data(records, data.task)
+        report = data.report(options.do_eval)
+        if run.is_chief:
+            report["source"] = records.described
+            run_settings.add_data(options.output_dir, report)
     lengths = None
     if not devices.is_tpu(run.strategy):
         # XLA compiles the step for each length.
@@ -210,8 +223,12 @@ def make_evaluator(run, data):
     task, splits, batch_size = data.task, data.evaluation_splits(), run.settings.eval_batch_size
 
     def evaluate():
-        if task.kind and not run.settings.do_train:  # another process may have begun a training
-            source.check_task(task.kind, run.settings.output_dir)
+        found = RunDirectory(run.settings.output_dir).task
+        if task.kind and found not in (None, task.kind):  # another process has begun a training
+            raise UserError(
+                f"--output_dir={run.settings.output_dir} was trained for {found} and not for "
+                f"{task.kind}: give another directory"
+            )
         return data.evaluate(splits, model_outputs(run, task, splits, batch_size), batch_size)
 
     return evaluation.Evaluator(
@@ -220,7 +237,7 @@ def make_evaluator(run, data):
         task.key_metric,
         task.results_layout,
         data.evaluated_on(),
-        shown=task.shown_figures,
+        shown=task.shown_metrics,
         keep=run.settings.keep_checkpoint_max,
     )
 
@@ -240,6 +257,9 @@ def _say_data(records, task):
     ids = ids[mask > 0].tolist()
     pieces = task.text.tokenizer.convert_ids_to_tokens(ids)
     shown = " ".join(pieces[:_MOST_PIECES]) + " ..." * (len(pieces) > _MOST_PIECES)
+    if task.text.tokenizer.reads:
+        for sentence in task.text.tokenizer.reads.sentences():
+            print(f"Warning: {sentence}")
     print(f"First example: {shown} = {task.target(row)}; vocabulary: {task.text.tokenizer.path}")
 
 
@@ -247,7 +267,7 @@ def _say_data(records, task):
 
 
 def _predict(data, models, options, strategy, run):
-    """Predicts with (config, prefix) of one or more models; `run` is None or the training's."""
+    """Predicts with (config, prefix) of some models; `run` is that of the training, or None."""
     task, splits, members = data.task, data.prediction_splits(), []
     for member_config, prefix in models:
         if run is None or options.ensemble:

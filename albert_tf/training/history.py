@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`history.csv`: the figures of a run's training and evaluations, for plots and spreadsheets."""
+"""`history.csv`: the metrics of a run's training and evaluations, for plots and spreadsheets."""
 
 import csv
 import io
@@ -17,7 +17,7 @@ KEYS = ("step", "kind", "seconds")  # the first columns
 
 
 class History:
-    """The history of a run that trains, one row for each point at which figures are read.
+    """The history of a run that trains, one row for each point at which metrics are read.
 
     Rows are appended one by one. A last line that is cut off because the process was killed is
     dropped. File systems such as gs:// cannot append: there, TensorFlow rewrites the file for each
@@ -41,21 +41,21 @@ class History:
         before = float(rows[-1]["seconds"] or 0) if rows else 0.0  # of earlier processes
         self._start = time.time() - before
 
-    def write(self, kind, step, figures):
+    def write(self, kind, step, metrics):
         """Adds a row.
 
         Args:
             kind: str, "train" or "eval".
             step: int, updates made.
-            figures: dict of str -> float. Names that no row has had yet become columns.
+            metrics: dict of str -> float. Names that no row has had yet become columns.
         """
-        new = [name for name in figures if name not in self._columns]
+        new = [name for name in metrics if name not in self._columns]
         if new or not tf.io.gfile.exists(self._path):
             _, rows = _read(self._path)
             self._columns += new
             self._rewrite(rows)
         seconds = f"{time.time() - self._start:.1f}"
-        row = {name: f"{float(value):.9g}" for name, value in figures.items()}  # exact for float32
+        row = {name: f"{float(value):.9g}" for name, value in metrics.items()}  # exact for float32
         row |= {"step": step, "kind": kind, "seconds": seconds}
         with tf.io.gfile.GFile(self._path, "a") as file:
             file.write(self._lines([row]))
@@ -77,7 +77,7 @@ def read(directory):
         directory: str.
 
     Returns:
-        dict of kind -> dict of figure -> (list of int, the steps; list of float, the values).
+        dict of kind -> dict of metric -> (list of int, the steps; list of float, the values).
 
     Raises:
         UserError: the directory has no history.

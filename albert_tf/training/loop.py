@@ -18,7 +18,7 @@ from albert_tf import options, progress
 from albert_tf.checkpoints import loading, name_table, readers, run_directory, writers
 from albert_tf.errors import UserError, one_line
 from albert_tf.model import optimization
-from albert_tf.training import devices, figures, history, steps, stopping
+from albert_tf.training import devices, history, metrics, steps, stopping
 
 
 class Run:
@@ -27,13 +27,13 @@ class Run:
     Args:
         strategy: tf.distribute.Strategy, under whose scope model and optimizer were made.
         model: tf_keras.Model, called as model(features, training=bool) -> outputs.
-        objective: objectives.Objective, figures and loss.
-        optimizer: AdamW or LAMB, under a loss scale or not; None for a run that only evaluates.
+        objective: objectives.Objective, metrics and loss.
+        optimizer: AdamW, LAMB or Muon, perhaps in a loss scale; None for a run that only evaluates.
         settings: options.Loop.
 
     Attributes:
         variables: dict of original name -> variable of the model.
-        figures: figures.Figures.
+        metrics: metrics.Metrics.
         saver: Saver.
         predict: steps.Predictor of the model.
     """
@@ -46,9 +46,9 @@ class Run:
         self.predict = steps.Predictor(strategy, model)
         self._evaluation_step = steps.evaluation_step(strategy, model, objective)
         self._distribute = functools.cache(self._distributed)
-        curves = [figures.TensorBoard(settings.output_dir)] if self.is_chief else []
+        curves = [metrics.TensorBoard(settings.output_dir)] if self.is_chief else []
         scales_loss = steps.scales_loss(optimizer)
-        self.figures = figures.Figures(objective.figures, curves, settings, scales_loss)
+        self.metrics = metrics.Metrics(objective.metrics, curves, scales_loss)
         self.saver = Saver(settings, writes=self.is_chief)
         if optimizer is None:
             self._step = tf.Variable(0, dtype=tf.int64, trainable=False)
@@ -67,6 +67,11 @@ class Run:
     def step(self):
         """Updates made so far."""
         return int(self._step.numpy())
+
+    @property
+    def is_done(self):
+        """Whether no update is left to make (bool)."""
+        return self.step >= self.settings.train_steps
 
     def initialize(
         self, init_checkpoint=None, init_from_group0=False, take_heads=True, allow_random_init=True
@@ -87,10 +92,9 @@ class Run:
         """
         latest = self.restore_newest()
         if self.is_chief:
-            self.figures.writers.append(history.History(self.settings.output_dir, self.step))
+            self.metrics.writers.append(history.History(self.settings.output_dir, self.step))
         if latest:
-            line = f"Resuming at step {self.step} from {latest}: weights, moments and step."
-            return line + (" --init_checkpoint is not read." if init_checkpoint else "")
+            return f"Resuming at step {self.step} from {latest}: weights, moments and step."
         if init_checkpoint:
             named = self.variables
             if not take_heads:
@@ -140,13 +144,13 @@ class Run:
         """Starts saving `model.ckpt-<step>` and returns its prefix. `saver.wait` waits for it.
 
         Raises:
-            figures.NonFiniteError: a variable or a moment is not finite; nothing is saved.
+            metrics.NonFiniteError: a variable or a moment is not finite; nothing is saved.
         """
         names = [name for name, variable in self._state.items() if variable.dtype.is_floating]
         finite = [tf.reduce_all(tf.math.is_finite(self._state[name])) for name in names]
         bad = [name for name, ok in zip(names, tf.stack(finite).numpy(), strict=True) if not ok]
         if bad:
-            raise figures.NonFiniteError(
+            raise metrics.NonFiniteError(
                 f"{len(bad)} of {len(names)} variables are not finite at step {self.step} "
                 f"({bad[0]} is the first), so it is not saved"
             )
@@ -157,7 +161,7 @@ class Run:
         self.saver.wait()
         return f"Last good checkpoint: {run_directory.latest_in(self.settings.output_dir)}"
 
-    def train(self, batches_of, batch_size, on_checkpoint=None, measure=None):
+    def train(self, batches_of, batch_size, on_checkpoint=None):
         """Trains up to `settings.train_steps` and saves checkpoints.
 
         Args:
@@ -166,19 +170,13 @@ class Run:
                 `splits` consecutive batches, one per replica.
             batch_size: int, sequences of a global batch.
             on_checkpoint: callable or None, called with the prefix of each checkpoint.
-            measure: (int, callable) or None; after that many updates and at the end, the callable
-                gets the dict of variables, and the figures it returns go into the curves.
 
         Raises:
-            figures.NonFiniteError: the loss, a gradient or a variable is not finite; step and
+            metrics.NonFiniteError: the loss, a gradient or a variable is not finite; step and
                 last good checkpoint are named.
-            UserError: the loss is far above its running mean.
             KeyboardInterrupt: the process was asked to end; its step is saved.
         """
         settings, step, last = self.settings, self.step, self.settings.train_steps
-        if step >= last:
-            print(f"Nothing left to train: step {step} of {last} is done.")
-            return
         train_step = steps.TrainStep(
             self.strategy, self.model, self.objective, self.optimizer, settings, self._seed
         )
@@ -186,48 +184,37 @@ class Run:
             options.parse_profile_steps(settings.profile_steps) if self.is_chief else None,
             os.path.join(settings.output_dir, "train"),
         )
-        stops = stopping.Stops(self.strategy, self.figures)
-        every, measured = measure or (last, None)
-        line = figures.Line(step, last, self.is_chief)
-        self.figures.start(line, batch_size)
+        stops = stopping.Stops(self.strategy, self.metrics)
+        line = metrics.Line(step, last, self.is_chief)
+        self.metrics.start(line, batch_size)
         try:
             with stopping.naming_the_cause(self.strategy, settings.output_dir), stops.noted():
                 batches = iter(self._replica_batches(batches_of))
                 while step < last:
                     save = min(_next(step, settings.save_checkpoints_steps), last)
-                    due = min(_next(step, every), last)
-                    point = min(_next(step, settings.curve_steps), due, save)
+                    point = min(_next(step, settings.iterations_per_loop), save)
                     count = min(point - step, train_step.most_steps)
                     with profiler.update(step + 1, step + count):
                         rows = train_step(batches, count)
                         step += count
-                        self.figures.add(rows, step)
+                        self.metrics.add(rows, step)
                     if stops.is_due():
-                        self.figures.show()
+                        self.metrics.show()
                         self.saver.check()
                     if step == point:
                         rate = optimization.rate_at(self._inner, step - 1)
-                        self.figures.point(step, learning_rate=rate)
+                        self.metrics.point(step, learning_rate=rate)
                     if stops.is_over:
                         progress.say(self._stop())
                         raise KeyboardInterrupt
-                    if measured and step == due:  # before saving, so that no step lacks its figures
-                        try:
-                            with stops.interruptible():
-                                found = measured(self.variables)
-                        except KeyboardInterrupt:
-                            progress.say(self._stop())
-                            raise
-                        self.figures.evaluation(step, found, list(found)[:2], best=False)
-                        self.figures.start_clock()
                     if step == save:
                         prefix = self.save()
                         if on_checkpoint:
                             with stops.interruptible():
                                 on_checkpoint(prefix)
-                        self.figures.start_clock()
-        except figures.NonFiniteError as error:
-            raise figures.NonFiniteError(
+                        self.metrics.start_clock()
+        except metrics.NonFiniteError as error:
+            raise metrics.NonFiniteError(
                 f"{error}. {self._last_good()}. Lower --learning_rate or lengthen the warm-up, and "
                 "start again"
             ) from None
@@ -257,22 +244,22 @@ class Run:
         try:
             prefix = self.save()
             self.saver.wait()
-        except figures.NonFiniteError as error:
+        except metrics.NonFiniteError as error:
             return f"Stopped; {error}. {self._last_good()}"
         return f"Stopped at step {self.step}; saved {prefix}"
 
     def evaluate(self, dataset, max_steps=None):
-        """Computes the figures of a data set with the current weights.
+        """Computes the metrics of a data set with the current weights.
 
         Args:
             dataset: tf.data.Dataset of global batches.
             max_steps: int, maximum number of batches; None for all.
 
         Returns:
-            dict of name -> numpy float32: the figures, and `loss`, the mean over batches of the
+            dict of name -> numpy float32: the metrics, and `loss`, the mean over batches of the
             batch's loss, as the original reports it.
         """
-        names = self.objective.figures
+        names = self.objective.metrics
         batches = itertools.islice(self._distribute(dataset), max_steps)
         rows = np.reshape([self._evaluation_step(x) for x in batches], [-1, 2 * len(names) + 1])
         loss = rows[:, -1].mean(dtype=np.float64) if len(rows) else 0.0

@@ -14,38 +14,31 @@ from albert_tf.errors import UserError
 from albert_tf.model import flops, heads, objectives
 from albert_tf.records import graph_masking, input_pipeline, record_files, schemas
 from albert_tf.training import devices, evaluation, runs
-from albert_tf.training.task import Evaluation
+from albert_tf.training.splits_and_results import Evaluation
 
 KEY_METRIC = "masked_lm_accuracy"
-# Records looked at before the training: of each file, since one in which no word fits into the
-# budget of masks is rare, and of all files, to count pieces.
+# How many records are read before the training. Of each file: a record in which no word fits into
+# the budget of masks is rare. Of all files: these records show how frequent pieces are.
 _OF_FILE, _OF_ALL = 16, 1000
-# The loss should be below the plateau after this share of the training, at least so many updates.
+# The loss should be below the plateau after this share of the updates, but at least this many.
 _PLATEAU_SHARE, _PLATEAU_STEPS = 0.2, 500
 _PLATEAU_WIDTH = 0.05  # nats, by which the loss on the plateau may be below its estimate
 
 
-def pretrain(config, options, strategy, measure=None):
+def pretrain(config, options, strategy):
     """Trains and evaluates, as the options ask for.
 
     Args:
         config: AlbertConfig.
         options: options.Pretraining.
         strategy: tf.distribute.Strategy.
-        measure: callable or None, called with the variables of the model after every
-            `minimal_pairs_every` updates; it returns figures for the curves.
 
     Raises:
         UserError: a file, checkpoint or record does not fit, or the training diverges.
     """
-    if measure and devices.num_workers(strategy) > 1:
-        raise UserError(
-            "--minimal_pairs_file needs a training of one process: with several workers, run "
-            "minimal_pairs.py on the checkpoints"
-        )
     runs.check_batches(options, strategy)
     with runs.locked(options, strategy):
-        _train_and_evaluate(config, runs.seeded(options, strategy), strategy, measure)
+        _train_and_evaluate(config, runs.seeded(options, strategy), strategy)
 
 
 class _Source(NamedTuple):
@@ -68,8 +61,13 @@ class _Source(NamedTuple):
         return record_files.naming_bad_records(self.files, self.schema, _record_flags(self.schema))
 
 
-def _train_and_evaluate(config, options, strategy, measure):
+def _train_and_evaluate(config, options, strategy):
     source, eval_source = _find_inputs(config, options)
+    objective = objectives.PRETRAINING
+    if not all(schemas.ORDER_LABEL in some.schema for some in (source, eval_source)):
+        objective = objectives.MASKED_LM
+        for some in (source, eval_source):
+            some.schema.pop(schemas.ORDER_LABEL, None)
     loss = functools.partial(
         objectives.pretraining_loss, sentence_loss_weight=options.sentence_loss_weight
     )
@@ -77,17 +75,17 @@ def _train_and_evaluate(config, options, strategy, measure):
         strategy,
         heads.PretrainingModel,
         config,
-        objectives.PRETRAINING._replace(loss=loss),
+        objective._replace(loss=loss),
         options,
         trains=options.do_train,
     )
-    if not options.length_buckets:  # those of batches of several lengths are not known
+    if not options.length_buckets:  # the operations of batches of several lengths are not known
         length, predictions = options.max_seq_length, options.max_predictions_per_seq
-        run.figures.flops = flops.training_flops(config, 1, length, predictions)
+        run.metrics.flops = flops.training_flops(config, 1, length, predictions)
     evaluator = _make_evaluator(run, eval_source) if options.do_eval else None
     with source.naming_bad_records(), eval_source.naming_bad_records():
         if options.do_train:
-            _train(run, source, evaluator, measure)
+            _train(run, source, evaluator)
         else:
             evaluator.evaluate_directory(
                 options.continuous_eval_timeout, options.init_checkpoint, newest_only=True
@@ -119,8 +117,9 @@ def _checked_source(config, options, paths, *, may_be_masked):
         config: AlbertConfig.
         options: options.Pretraining.
         paths: list of str.
-        may_be_masked: bool, whether the masks of records are taken instead of `options.masking`:
-            in an evaluation, which reads files that nothing has counted.
+        may_be_masked: bool, whether records that have masks keep them, instead of those of
+            `options.masking`. This is so in an evaluation, whose files have not been counted
+            before, so that the lengths of their records are checked here.
     """
     if may_be_masked:
         record_files.check_lengths(paths)
@@ -130,21 +129,25 @@ def _checked_source(config, options, paths, *, may_be_masked):
         vocab_size=config.vocab_size,
         type_vocab_size=config.type_vocab_size,
     )
-    boundary = {"token_boundary": schema.pop("token_boundary")}  # the model does not read it
-    unmasked = {name: schema[name] for name in schema if not name.startswith("masked_lm_")}
     first, masked, pieces = {}, [], []
     for path in paths:  # each is opened once
         records = record_files.first_records(path, max(_OF_FILE, _OF_ALL // len(paths)))
+        if not first:
+            schema = schemas.as_stored(schema, records[0])
         first[path] = records[0]
         masked += [path] * any(map(_is_masked, records))
-        pieces += map(_pieces_to_predict, records)
+        ids = schemas.stored_name(schema, "input_ids")
+        pieces += (_pieces_to_predict(record, ids) for record in records)
+    boundary = {"token_boundary": schema.pop("token_boundary")}  # the model does not read it
+    _check_sentence_labels(options, schema, first)
+    unmasked = {name: schema[name] for name in schema if not name.startswith("masked_lm_")}
     record_files.check_records(first, unmasked, _record_flags(unmasked))
     masking = None if may_be_masked and masked == paths else options.masking
     if masking is None and masked != paths:
         path = next(path for path in paths if path not in masked)
         raise UserError(
-            f"{path} has nothing to predict: it was made with --masked_lm_prob=0. Give "
-            "--masked_lm_budget, such as 0.15, to mask its records while they are read"
+            f"{path} has nothing to predict: it was made with --masked_lm_prob=0, or by ELECTRA. "
+            "Give --masked_lm_budget, such as 0.15, to mask its records while they are read"
         )
     if masking and masked:
         raise UserError(
@@ -152,8 +155,11 @@ def _checked_source(config, options, paths, *, may_be_masked):
             "are masked. Leave the flag out, or make records with --masked_lm_prob=0"
         )
     if masking:
-        schema = unmasked | boundary
-        found = first[paths[0]]["input_ids"].int64_list.value[0]
+        schema = unmasked
+        if masking.settings.do_whole_word_mask:
+            schema |= boundary
+            _check_boundary(first)
+        found = first[paths[0]][schemas.stored_name(schema, "input_ids")].int64_list.value[0]
         if found != masking.special_ids.cls:
             raise UserError(
                 f"record 1 of {paths[0]} begins with the id {found}, and [CLS] of --spm_model_file "
@@ -164,27 +170,63 @@ def _checked_source(config, options, paths, *, may_be_masked):
     return _Source(paths, schema, masking, scipy.special.entr(counts / counts.sum()).sum())
 
 
+def _check_sentence_labels(options, schema, first):
+    """Leaves the label of the sentence loss out of a schema if a file does not have it.
+
+    Args:
+        options: options.Pretraining.
+        schema: dict from feature name to `FeatureSpec`.
+        first: dict from path to the first of the `record_files.first_records`.
+
+    Raises:
+        UserError: the sentence loss needs it.
+    """
+    for path, record in first.items():
+        if schemas.ORDER_LABEL not in record and schemas.stored_name(schema, "input_ids") in record:
+            if options.sentence_loss_weight:
+                raise UserError(
+                    f"{path} has no {schemas.ORDER_LABEL}, as records of --sentence_pairs=none and "
+                    "of ELECTRA: give --sentence_loss_weight=0"
+                )
+            schema.pop(schemas.ORDER_LABEL, None)
+
+
+def _check_boundary(first):
+    """Raises UserError if records do not say where words begin; `first` as above."""
+    for path, record in first.items():
+        if "token_boundary" not in record:
+            raise UserError(
+                f"{path} does not say where words begin (token_boundary), as records of ELECTRA: "
+                "give --do_whole_word_mask=false"
+            )
+
+
 def _is_masked(features):
     """Whether a record has tokens to predict."""
     name = "masked_lm_weights"
     return name in features and any(features[name].float_list.value)
 
 
-def _pieces_to_predict(features):
-    """Ids that are masked in a record, or that can be: int array. The record may be damaged."""
+def _pieces_to_predict(features, ids_name="input_ids"):
+    """Ids that are masked in a record, or that can be: int array. The record may be damaged.
+
+    Args:
+        features: as in tf.train.Features.
+        ids_name: str, name of the feature of the ids.
+    """
     if _is_masked(features):
         labels = features["masked_lm_ids"].int64_list.value
         weights = features["masked_lm_weights"].float_list.value
         pairs = zip(labels, weights, strict=False)
         return np.array([piece for piece, weight in pairs if weight], int)
-    ids = np.trim_zeros(np.array(features["input_ids"].int64_list.value, int), "b")[1:]
+    ids = np.trim_zeros(np.array(features[ids_name].int64_list.value, int), "b")[1:]
     return ids[ids != ids[-1:]]  # without [CLS] and [SEP]
 
 
 class PlateauNotice:
     """Says so, once, if a training still knows only how frequent each piece is.
 
-    Pre-trainings begin with such a plateau. It is one of the writers of `figures.Figures`.
+    Pre-trainings begin with such a plateau. It is one of the writers of `metrics.Metrics`.
 
     Args:
         entropy: float, of the pieces to predict, in nats: the loss on the plateau.
@@ -194,16 +236,16 @@ class PlateauNotice:
     def __init__(self, entropy, train_steps):
         self._entropy, self._steps = entropy, train_steps
         self._first = max(_PLATEAU_SHARE * train_steps, _PLATEAU_STEPS)
-        self._last = -1  # step of the previous figures
+        self._last = -1  # step of the previous metrics
 
-    def write(self, kind, step, figures):
-        """Looks at the first figures that are means over updates after a share of the training."""
+    def write(self, kind, step, metrics):
+        """Looks at the first metrics that are means over updates after a share of the training."""
         if kind != "train":
             return
         begin, self._last = self._last, step
         if begin < self._first:
             return
-        loss, self._first = figures["masked_lm_loss"], np.inf
+        loss, self._first = metrics["masked_lm_loss"], np.inf
         if loss > self._entropy - _PLATEAU_WIDTH:
             progress.say(
                 f"Warning: the masked-LM loss is still {loss:.2f} after {step} of {self._steps} "
@@ -218,11 +260,11 @@ def _record_flags(schema):
     return {
         name: "max_predictions_per_seq" if name.startswith("masked_lm") else "max_seq_length"
         for name in schema
-        if name != "next_sentence_labels"
+        if name != schemas.ORDER_LABEL
     }
 
 
-def _train(run, source, evaluator, measure):
+def _train(run, source, evaluator):
     options = run.settings
     runs.start(
         run,
@@ -231,15 +273,8 @@ def _train(run, source, evaluator, measure):
         init_from_group0=options.init_from_group0,
     )
     if run.is_chief:
-        run.figures.writers.append(PlateauNotice(source.entropy, options.train_steps))
-    runs.train(
-        run,
-        source.files,
-        source.schema,
-        evaluator,
-        measure=measure and (options.minimal_pairs_every, measure),
-        masking=source.masking,
-    )
+        run.metrics.writers.append(PlateauNotice(source.entropy, options.train_steps))
+    runs.train(run, source.files, source.schema, evaluator, masking=source.masking)
     latest = run_directory.latest_in(options.output_dir)
     print(f"Trained to step {run.step}" + (f"; checkpoint {latest}" if run.is_chief else ""))
 
@@ -257,9 +292,9 @@ def _make_evaluator(run, source):
     )
 
     def evaluate():
-        figures = run.evaluate(dataset, options.max_eval_steps)
-        order_loss = options.sentence_loss_weight * figures["sentence_order_loss"]
-        return Evaluation(figures, weighted={"loss": figures["masked_lm_loss"] + order_loss})
+        metrics = run.evaluate(dataset, options.max_eval_steps)
+        order_loss = options.sentence_loss_weight * metrics.get("sentence_order_loss", 0.0)
+        return Evaluation(metrics, weighted={"loss": metrics["masked_lm_loss"] + order_loss})
 
     return evaluation.Evaluator(
         run,
@@ -271,6 +306,6 @@ def _make_evaluator(run, source):
             masking=source.masking and source.masking.described,
             rows=record_files.count_up_to(most, source.files),
         ),
-        shown=("loss", *objectives.PRETRAINING.figures),
+        shown=("loss", *run.objective.metrics),
         initial_best=0.0,
     )

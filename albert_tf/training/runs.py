@@ -5,10 +5,12 @@ import contextlib
 import dataclasses
 import functools
 import os
+import secrets
 
 import tf_keras
 
 from albert_tf import locks
+from albert_tf.checkpoints.run_directory import RunDirectory
 from albert_tf.errors import UserError
 from albert_tf.model import optimization
 from albert_tf.records import input_pipeline, record_files
@@ -41,6 +43,7 @@ def make_run(strategy, make_model, config, objective, options, *, trains):
                 warmup_steps=options.warmup_steps,
                 power=options.poly_power,
                 start_warmup_step=options.start_warmup_step,
+                decay_steps=options.decay_steps,
             )
             optimizer = optimization.create_optimizer(options.optimizer, schedule, options)
             optimizer = devices.with_loss_scale(optimizer)
@@ -76,8 +79,9 @@ def seeded(options, strategy):
         options: options.FineTuning or options.Pretraining.
         strategy: tf.distribute.Strategy.
     """
-    if options.do_train:
-        seed = run_settings.seed_of(options.output_dir, options.seed, strategy)
+    if options.do_train and options.seed is None:  # all workers need the same
+        drawn = secrets.randbelow(2**31) if devices.is_chief(strategy) else 0
+        (seed,) = devices.sum_over_workers(strategy, [drawn])
         options = dataclasses.replace(options, seed=seed)
     if options.seed is not None:
         tf_keras.utils.set_random_seed(options.seed)
@@ -90,26 +94,27 @@ def start(run, input_files, **weights):
     Args:
         run: loop.Run.
         input_files: sequence of str, files to train and evaluate on.
-        **weights: of `loop.Run.initialize`.
+        **weights: arguments of `loop.Run.initialize`.
 
     Raises:
         UserError: a checkpoint does not fit, or the run was started with other values.
     """
     described = run_settings.describe(run, input_files)
-    run_settings.check_changes(run, described)
+    before = RunDirectory(run.settings.output_dir).resumed
     print(run.initialize(**weights))
     if len(set(devices.gather(run.strategy, str(run.step)).values())) > 1:
         raise UserError(
             f"the workers do not resume from the same step, this one from {run.step}: "
             f"--output_dir={run.settings.output_dir} must be a directory that all workers share"
         )
-    if run.is_chief:
+    if run.is_done:
+        print(f"Nothing left to train: step {run.step} of {run.settings.train_steps} is done.")
+    elif run.is_chief:
+        run_settings.say_changes(before, described)
         run_settings.write(run, described)
 
 
-def train(
-    run, paths, schema, evaluator, *, evaluates_step_0=False, measure=None, lengths=None, **how
-):
+def train(run, paths, schema, evaluator, *, evaluates_step_0=False, lengths=None, **how):
     """Trains a started run; first evaluates checkpoints that an earlier process left out.
 
     Args:
@@ -118,9 +123,8 @@ def train(
         schema: dict from feature name to `FeatureSpec`.
         evaluator: evaluation.Evaluator, called after each checkpoint; or None.
         evaluates_step_0: bool, whether the untrained model is evaluated too.
-        measure: of `loop.Run.train`.
-        lengths: of `input_pipeline.train_batches`, for a run without length buckets.
-        **how: of `input_pipeline.train_batches`.
+        lengths: the argument of `input_pipeline.train_batches`, for a run without length buckets.
+        **how: other arguments of `input_pipeline.train_batches`.
     """
     if run.step == 0:
         run.save()
@@ -128,6 +132,8 @@ def train(
     if evaluator:
         with stopping.naming_the_cause(run.strategy, run.settings.output_dir):
             evaluator.make_up(first_step=0 if evaluates_step_0 else 1)
+    if run.is_done:
+        return
     options = run.settings
     index_file = os.path.join(options.output_dir, record_files.INDEX)
     batches_of = functools.partial(
@@ -142,4 +148,4 @@ def train(
         grouped=bool(options.length_buckets),
         **how,
     )
-    run.train(batches_of, options.train_batch_size, evaluator, measure)
+    run.train(batches_of, options.train_batch_size, evaluator)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One step of training and of evaluation, and predictions, on all replicas.
 
-A step of training or evaluation returns one row of figures, summed over the replicas and the same
-on all of them: for each figure of the objective, the sum of its values and the sum of its weights;
+A step of training or evaluation returns one row of metrics, summed over the replicas and the same
+on all of them: for each metric of the objective, the sum of its values and the sum of its weights;
 then
     in training: loss, gradient norm, loss scale;
     in evaluation: loss.
@@ -20,12 +20,12 @@ from albert_tf.errors import UserError
 from albert_tf.model import dropout, fused, objectives, optimization
 from albert_tf.training import devices
 
-# AutoGraph would rewrite all code of the model, which takes seconds. No branch asks a tensor.
+# No branch depends on a tensor, and AutoGraph would take seconds to rewrite the code of the model.
 _traced = functools.partial(tf.function, autograph=False)
 
 
 def inner_optimizer(optimizer):
-    """The optimizer that holds moments and step, under a loss scale or not."""
+    """The optimizer that holds moments and step, without its loss scale."""
     return optimizer.inner_optimizer if scales_loss(optimizer) else optimizer
 
 
@@ -45,14 +45,14 @@ def loss_scale_variables(optimizer):
 
 
 def means(rows, names):
-    """The weighted mean of each figure over steps.
+    """The weighted mean of each metric over steps.
 
     Args:
-        rows: float array [steps, 2 * figures + ...], rows of steps.
-        names: sequence of str, the figures.
+        rows: float array [steps, 2 * metrics + ...], rows of steps.
+        names: sequence of str, the metrics.
 
     Returns:
-        dict of name -> numpy float32; 0 for a figure without any weight.
+        dict of name -> numpy float32; 0 for a metric without any weight.
     """
     totals = np.sum(rows, axis=0, dtype=np.float64)
     return {
@@ -71,7 +71,7 @@ def _totals(objective, features):
 
 
 def _sums(terms, names):
-    """Values and weights of each figure, summed: float32 [2 * figures]."""
+    """Values and weights of each metric, summed: float32 [2 * metrics]."""
     pairs = [terms[name] for name in names]
     return tf.stack([tf.reduce_sum(x) for v, w in pairs for x in (v * w, w)])
 
@@ -82,8 +82,8 @@ class TrainStep:
     Args:
         strategy: tf.distribute.Strategy, under whose scope model and optimizer were made.
         model: tf_keras.Model, called as model(features, training=True) -> outputs.
-        objective: objectives.Objective, figures and loss.
-        optimizer: AdamW or LAMB, under a loss scale or not, built.
+        objective: objectives.Objective, metrics and loss.
+        optimizer: AdamW, LAMB or Muon, perhaps in a loss scale; it is built.
         settings: options.Loop. With `enable_xla`, XLA compiles the replica's step; with several
             replicas, all of it up to the sum of the gradients.
         seed: int, of dropout; masks depend on the seed, the step and the replica.
@@ -115,7 +115,7 @@ class TrainStep:
             steps: int, how many; `most_steps` at most.
 
         Returns:
-            float32 tensor [steps, 2 * figures + 3].
+            float32 tensor [steps, 2 * metrics + 3].
         """
         if self.most_steps == 1:
             return self._run(iterator)[tf.newaxis]
@@ -158,7 +158,7 @@ class TrainStep:
         return row
 
     def _gradients(self, features, totals, replica):
-        """Gradients of this replica's share of the loss, dense; [figures' sums, share of loss]."""
+        """Gradients of this replica's share of the loss, dense; [metrics' sums, share of loss]."""
         step = tf.cast(self._optimizer.iterations, tf.int32)
         key = tf.constant([self._seed & 0x7FFFFFFF, self._seed >> 31], tf.int32)
         for number in (step, replica):
@@ -181,7 +181,7 @@ class TrainStep:
             ]
             return part + 1, gradients, sums + more_sums
 
-        size = 2 * len(self._objective.figures) + 1
+        size = 2 * len(self._objective.metrics) + 1
         start = (tf.constant(0), [tf.zeros(v.shape) for v in self._variables], tf.zeros([size]))
         _, gradients, sums = tf.while_loop(
             lambda part, *_: part < self._accumulation,
@@ -198,26 +198,26 @@ class TrainStep:
             scaled = self._optimizer.get_scaled_loss(loss) if self._scales_loss else loss
         gradients = tape.gradient(scaled, self._variables)
         dense = [None if g is None else tf.convert_to_tensor(g) for g in gradients]
-        sums = _sums(terms, self._objective.figures)
+        sums = _sums(terms, self._objective.metrics)
         return dense, tf.concat([sums, [loss]], axis=0)
 
 
 def evaluation_step(strategy, model, objective):
-    """Makes the function that computes the figures of a batch.
+    """Makes the function that computes the metrics of a batch.
 
     Args:
         strategy: tf.distribute.Strategy, under whose scope the model was made.
         model: tf_keras.Model, called as model(features, training=False) -> outputs.
-        objective: objectives.Objective, figures and loss.
+        objective: objectives.Objective, metrics and loss.
 
     Returns:
-        tf.function: batch of a distributed data set -> row of figures [2 * figures + 1].
+        tf.function: batch of a distributed data set -> row of metrics [2 * metrics + 1].
     """
 
     def replica_step(features):
         totals = _totals(objective, features)
         terms = objective.terms(features, model(features, training=False))
-        sums = _sums(terms, objective.figures)
+        sums = _sums(terms, objective.metrics)
         return _all_reduce(tf.concat([sums, [objective.loss(terms, totals)]], axis=0))
 
     @functools.partial(_traced, reduce_retracing=True)

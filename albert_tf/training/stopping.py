@@ -23,21 +23,21 @@ _LOST = (
 
 
 class Stops:
-    """Decides when to read figures and whether to stop, on a signal to this process or another.
+    """Decides when to read metrics and whether to stop, on a signal to this process or another.
 
     A single process goes by its clock. Several workers have to sync at the same step, since none
     can go on while another has stopped: at each sync, they agree on the step of the next one.
 
     Args:
         strategy: tf.distribute.Strategy.
-        figures: figures.Figures.
+        metrics: metrics.Metrics.
 
     Attributes:
         is_over: bool, whether to stop.
     """
 
-    def __init__(self, strategy, figures):
-        self._strategy, self._figures = strategy, figures
+    def __init__(self, strategy, metrics):
+        self._strategy, self._metrics = strategy, metrics
         self._workers = devices.num_workers(strategy)
         self._steps_left = 1
         self._asked = self._interrupts = self.is_over = False
@@ -78,16 +78,16 @@ class Stops:
             self._interrupts = False
 
     def is_due(self):
-        """Whether to read the figures now, after a step; also sets `is_over`."""
+        """Whether to read the metrics now, after a step; also sets `is_over`."""
         if self._workers == 1:
             self.is_over = self._asked
-            return self.is_over or self._figures.is_due()
+            return self.is_over or self._metrics.is_due()
         self._steps_left -= 1
         if self._steps_left > 0:
             return False
         # Each proposes a number of steps by its own clock. Sums of integers are the same for all.
         steps, asked = devices.sum_over_workers(
-            self._strategy, [self._figures.steps_in_check(), int(self._asked)]
+            self._strategy, [self._metrics.steps_in_check(), int(self._asked)]
         )
         self.is_over = asked > 0
         self._steps_left = max(steps // self._workers, 1)

@@ -16,14 +16,14 @@ import albert_tf
 import export_checkpoints
 import export_to_tfhub
 from albert_tf import progress
-from albert_tf.api import description
+from albert_tf.api import inspect
 from albert_tf.checkpoints import huggingface, name_table, run_directory
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
 from albert_tf.model import heads
 from albert_tf.tasks import race
-from tests import GOLDEN
-from tests.api import sources
+from tests import tiny
+from tests.errors import assert_says, refuses
 from tests.processes import run_python
 
 pytestmark = pytest.mark.usefixtures("eagerly")
@@ -34,7 +34,7 @@ CLOSE = 1e-5
 
 @pytest.fixture(scope="module")
 def release(tmp_path_factory):
-    return sources.write_release(tmp_path_factory.mktemp("release"))
+    return tiny.write_release(tmp_path_factory.mktemp("release"))
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +119,7 @@ def test_a_hub_module_and_a_directory_of_transformers(release, loaded, tmp_path,
 
 def test_the_best_checkpoint_is_taken_and_named(copied, loaded, capsys):
     named = albert_tf.checkpoints.named_variables(loaded.model)
-    sources.write_checkpoint(copied / "model.ckpt-7", named, step=7)
+    tiny.write_checkpoint(copied / "model.ckpt-7", named, step=7)
     found = albert_tf.load(copied)
     assert found.checkpoint == f"{copied}/model.ckpt-best"
     albert_tf.load(copied / "model.ckpt-7")
@@ -127,16 +127,16 @@ def test_the_best_checkpoint_is_taken_and_named(copied, loaded, capsys):
 
 
 def test_the_record_of_a_training_tells_vocabulary_casing_and_length(copied, tmp_path):
-    spm = GOLDEN / "tokenization" / "spm_cased.model"
+    spm = tiny.CASED_VOCABULARY
     (copied / "30k-clean.model").unlink()
     text = {"do_lower_case": False, "strip_accents": False, "max_seq_length": 20}
-    record = sources.write_record(copied, spm, **text)
+    record = tiny.write_record(copied, spm, **text)
     found = albert_tf.load(copied)
     assert found.tokenizer.normalize("The") == "The" and found.max_seq_length == 20
     assert found.tokenizer.normalize("e\u0301") == "e\u0301"
     record["vocabulary"]["path"] = str(tmp_path / "gone.model")
     (copied / "run.json").write_text(json.dumps(record))
-    with pytest.raises(UserError, match=r"gone\.model, .* give the right one as spm_model_file"):
+    with refuses("gone.model ... spm_model_file"):
         albert_tf.load(copied)
     assert albert_tf.load(copied, spm_model_file=spm, max_seq_length=9).max_seq_length == 9
 
@@ -153,9 +153,7 @@ def test_transformers_tells_of_casing_and_accents(copied, told, given, kept, cha
     assert albert_tf.load(copied).tokenizer.normalize(kept) == changed
     (copied / "tokenizer_config.json").write_text(json.dumps(told))
     assert albert_tf.load(copied).tokenizer.normalize(kept) == kept
-    with pytest.raises(
-        UserError, match=r"trained with .* \(.*tokenizer_config.json\): leave it out"
-    ):
+    with refuses("tokenizer_config.json"):
         albert_tf.load(copied, **given)
 
 
@@ -168,15 +166,15 @@ def test_every_false_keeps_capitals_and_accents(release, false):
 
 @pytest.mark.parametrize("given", [{"task": "sst-2"}, {"labels": ["a", "b"]}, {"labels": []}])
 def test_a_task_of_a_pretrained_model_is_an_error(release, given):
-    with pytest.raises(UserError, match=r"model.ckpt-best is not fine-tuned: leave out (task|lab)"):
+    with refuses(f"model.ckpt-best ... {next(iter(given))}"):
         albert_tf.load(release, **given)
 
 
 def test_a_complete_directory_of_transformers_has_one_vocabulary(copied):
-    other = GOLDEN / "tokenization" / "spm_cased.model"
+    other = tiny.CASED_VOCABULARY
     albert_tf.load(copied, spm_model_file=other)  # nothing says that the two belong together
     (copied / "tokenizer_config.json").write_text("{}")
-    with pytest.raises(UserError, match=r"spm_cased.model is not the vocabulary of the model, "):
+    with refuses("spm_cased.model"):
         albert_tf.load(copied, spm_model_file=other)
     copy = shutil.copy(copied / "30k-clean.model", copied.parent / "the_same.model")
     assert albert_tf.load(copied, spm_model_file=copy).fill_mask("a [MASK]")
@@ -185,30 +183,30 @@ def test_a_complete_directory_of_transformers_has_one_vocabulary(copied):
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        ({"path": "no_such"}, "no checkpoint at no_such"),
-        ({"path": None}, r"path must be a str or a pathlib\.Path\. Received: None"),
-        ({"path": b"english-small"}, r"path must be a str or .*\. Received: b'english-small'"),
-        ({"spm_model_file": 5}, r"spm_model_file must be a str or .*\. Received: 5"),
-        ({"path": "https://host/albert"}, "^path=https://host/albert: .* Download it first"),
-        ({"vocab_file": "http://host/vocab.txt"}, "^vocab_file=http://host/vocab.txt: .* Download"),
-        ({"max_seq_length": 65}, "between 5 and max_position_embeddings=64 .* Received: 65"),
-        ({"batch_size": 0}, "batch_size must be an int of at least 1. Received: 0"),
-        ({"batch_size": "8"}, "batch_size must be an int of at least 1. Received: '8'"),
-        ({"max_seq_length": "64"}, "max_seq_length must be an int between 5 and .* Received: '64'"),
-        ({"config": "config.json"}, r"must be an AlbertConfig, .* Received: 'config.json'"),
-        ({"vocab_file": "no_such.txt"}, "vocab_file: cannot read no_such.txt"),
+        ({"path": "no_such"}, "no_such"),
+        ({"path": None}, "pathlib.Path"),
+        ({"path": b"english-small"}, "b'english-small'"),
+        ({"spm_model_file": 5}, "spm_model_file ... 5"),
+        ({"path": "https://host/albert"}, "path=https://host/albert"),
+        ({"vocab_file": "http://host/vocab.txt"}, "vocab_file=http://host/vocab.txt"),
+        ({"max_seq_length": 65}, "5 ... max_position_embeddings=64 ... 65"),
+        ({"batch_size": 0}, "batch_size ... 1 ... 0"),
+        ({"batch_size": "8"}, "batch_size ... 1 ... '8'"),
+        ({"max_seq_length": "64"}, "max_seq_length ... 5 ... '64'"),
+        ({"config": "config.json"}, "AlbertConfig ... 'config.json'"),
+        ({"vocab_file": "no_such.txt"}, "vocab_file ... no_such.txt"),
     ],
 )
 def test_bad_arguments(release, arguments, message):
-    with pytest.raises(UserError, match=message):
+    with refuses(message):
         albert_tf.load(**{"path": release} | arguments)
 
 
 def test_a_missing_vocabulary(copied):
     (copied / "30k-clean.model").unlink()
-    with pytest.raises(UserError, match=r"holds no vocabulary: give spm_model_file .* vocab_file"):
+    with refuses("spm_model_file ... vocab_file"):
         albert_tf.load(copied)
-    found = albert_tf.load(copied, vocab_file=GOLDEN / "tokenization" / "vocab.txt")
+    found = albert_tf.load(copied, vocab_file=tiny.WORDPIECE)
     assert not found.tokenizer.is_sentencepiece
 
 
@@ -216,27 +214,27 @@ def write_without(copied, loaded, part):
     """Writes the weights of a model without those whose names contain a text."""
     named = name_table.named_variables(loaded.model)
     kept = {name: variable for name, variable in named.items() if part not in name}
-    sources.write_checkpoint(copied / "model.ckpt-best", kept)
+    tiny.write_checkpoint(copied / "model.ckpt-best", kept)
 
 
 def test_the_encoder_alone(copied, loaded, capsys):
     write_without(copied, loaded, "cls/")
     found = albert_tf.load(copied)
-    assert "model.ckpt-best: only the encoder" in capsys.readouterr().out
+    assert_says(capsys.readouterr().out, "model.ckpt-best")
     assert_same_model(found, loaded)
     for call in (lambda: found.fill_mask("a [MASK]"), lambda: found.sentence_order("a", "b")):
-        with pytest.raises(UserError, match=r"head, which .* needs: load a pre-trained model"):
+        with refuses("model.ckpt-best ... head"):
             call()
-    with pytest.raises(UserError, match="is not fine-tuned, so it predicts nothing"):
+    with refuses("model.ckpt-best ... fine-tuned"):
         found.predict("a")
 
 
 def test_a_missing_head_is_named(copied, loaded, capsys):
     write_without(copied, loaded, "seq_relationship")
     found = albert_tf.load(copied)
-    assert "not in the checkpoint, so random: cls/seq_relationship" in capsys.readouterr().out
+    assert_says(capsys.readouterr().out, "cls/seq_relationship")
     assert found.fill_mask("a [MASK]") == loaded.fill_mask("a [MASK]")
-    with pytest.raises(UserError, match="no sentence-order head"):
+    with refuses("model.ckpt-best ... sentence_order"):
         found.sentence_order("a", "b")
 
 
@@ -260,7 +258,7 @@ def test_progress_can_be_switched_off_at_any_time(release, monkeypatch):
 
 @pytest.fixture
 def classifier(tmp_path):
-    return sources.write_release(tmp_path, heads.ClassificationModel, num_outputs=2)
+    return tiny.write_release(tmp_path, heads.ClassificationModel, num_outputs=2)
 
 
 def test_a_classifier_without_labels_has_numbers(classifier, capsys):
@@ -269,8 +267,8 @@ def test_a_classifier_without_labels_has_numbers(classifier, capsys):
     assert albert_tf.load(classifier, labels=[3, 4]).labels == ("3", "4")
     assert albert_tf.load(classifier, task="RTE").labels == ("entailment", "not_entailment")
     assert isinstance(albert_tf.load(classifier, task="NER").model, heads.TokenClassificationModel)
-    message = r"^task='regresion' is unknown; .*, regression, race, and tsv, .* mean regression\?$"
-    with pytest.raises(UserError, match=message):
+    message = "task='regresion'"
+    with refuses(message):
         albert_tf.load(classifier, task="regresion")
     kind = run_directory.FinetunedTask("tsv", ("bad", "good"))
     run_directory.RunDirectory(str(classifier)).write_task(kind)
@@ -285,52 +283,54 @@ def test_what_is_recorded_cannot_be_changed(classifier):
     for same in ({"task": "tsv"}, {"labels": ["bad", "good"]}, {"task": "TSV", "labels": None}):
         assert albert_tf.load(classifier, **same).labels == ("bad", "good")
     for arguments, message in [
-        ({"task": "rte"}, r"task='rte', but .* was trained for tsv \(labels bad, good\): leave"),
-        ({"task": "ner"}, "task='ner', but .* was trained for tsv"),
-        ({"task": "regression"}, "task='regression', but .* was trained for tsv"),
-        ({"labels": ["good", "bad"]}, r"labels=\['good', 'bad'\], but .*labels bad, good"),
-        ({"labels": ["a", "b", "c"]}, r"labels=\['a', 'b', 'c'\], but .* was trained for tsv"),
-        ({"labels": "abc"}, "labels must be a list of str. Received: the str 'abc'"),
+        ({"task": "rte"}, "task='rte'"),
+        ({"task": "ner"}, "task='ner'"),
+        ({"task": "regression"}, "task='regression'"),
+        ({"labels": ["good", "bad"]}, "labels=['good', 'bad']"),
+        ({"labels": ["a", "b", "c"]}, "labels=['a', 'b', 'c']"),
+        ({"labels": "abc"}, "'abc'"),
     ]:
-        with pytest.raises(UserError, match=message):
+        with refuses(message):
             albert_tf.load(classifier, **arguments)
 
 
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        ({"labels": ["a", "b", "c"]}, r"has 2 outputs, but 3 belong to task='tsv' with labels="),
-        ({"labels": []}, r"has 2 outputs, but 0 belong to task='tsv' with labels="),
-        ({"task": "mnli"}, "has 2 outputs, but 3 belong to task='mnli'"),
-        ({"task": "race"}, "has 2 outputs, but 1 belong to task='race'"),
-        ({"task": "rte", "labels": ["no", "yes"]}, r"labels=\['no', 'yes'\], but those of task"),
-        ({"task": "regression", "labels": ["a", "b"]}, "but those of task='regression' are None"),
+        ({"labels": ["a", "b", "c"]}, "2 ... 3 ... task='tsv' ... labels="),
+        ({"labels": []}, "2 ... 0 ... task='tsv' ... labels="),
+        ({"task": "mnli"}, "2 ... 3 ... task='mnli'"),
+        ({"task": "race"}, "2 ... 1 ... task='race'"),
+        ({"task": "rte", "labels": ["no", "yes"]}, "labels=['no', 'yes']"),
+        ({"task": "regression", "labels": ["a", "b"]}, "task='regression'"),
     ],
 )
 def test_a_wrong_number_of_labels_is_named(classifier, arguments, message):
-    with pytest.raises(UserError, match=message):
+    with refuses(message):
         albert_tf.load(classifier, **arguments)
 
 
 @pytest.mark.parametrize("given", [{"labels": []}, {"labels": ["a"]}, {"task": "tsv"}])
 def test_answers_have_no_labels(given, tmp_path):
-    sources.write_release(tmp_path, heads.SquadV1Model)
-    with pytest.raises(UserError, match=r"(labels|task)=.*, but .* was trained for squad: leave"):
+    tiny.write_release(tmp_path, heads.SquadV1Model)
+    with refuses(f"{next(iter(given))}= ... model.ckpt-best"):
         albert_tf.load(tmp_path, **given)
 
 
 @pytest.mark.parametrize("length, expected", [(None, 40), (44, 40), (43, 21), (6, 2), (5, 1)])
 def test_the_longest_question_of_race_is_the_recorded_one(length, expected, tmp_path):
-    sources.write_release(tmp_path, heads.MultipleChoiceModel)
-    run_directory.RunDirectory(str(tmp_path)).write_task(race.RaceTask.kind)
+    tiny.write_release(tmp_path, heads.MultipleChoiceModel)
+    run_directory.RunDirectory(str(tmp_path)).write_task(
+        run_directory.FinetunedTask("race", race.labels_of(4))
+    )
     text = {"max_seq_length": 48, "max_qa_length": 40, "do_lower_case": True}
-    (tmp_path / "run.json").write_text(json.dumps({"text": text, "config": sources.WIDE}))
+    (tmp_path / "run.json").write_text(json.dumps({"text": text, "config": tiny.WIDE}))
     assert albert_tf.load(tmp_path, max_seq_length=length)._task.max_qa_length == expected
 
 
 def test_one_output_has_to_be_explained(tmp_path):
-    sources.write_release(tmp_path, heads.ClassificationModel, num_outputs=1)
-    with pytest.raises(UserError, match="pass task='regression' or task='race'"):
+    tiny.write_release(tmp_path, heads.ClassificationModel, num_outputs=1)
+    with refuses("task='regression' ... task='race'"):
         albert_tf.load(tmp_path)
     assert isinstance(albert_tf.load(tmp_path, task="race").model, heads.MultipleChoiceModel)
     assert set(albert_tf.load(tmp_path, task="regression").predict("a")) == {"predictions"}
@@ -346,7 +346,7 @@ def write_transformers(directory, model, without=(), **config):
     ids = {"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3}
     theirs = huggingface.to_their_config(model.config, architecture, ids) | config
     huggingface.write(str(directory), theirs, tensors, {})
-    shutil.copy(sources.VOCABULARY, directory / "spiece.model")
+    shutil.copy(tiny.VOCABULARY, directory / "spiece.model")
     return directory
 
 
@@ -374,24 +374,22 @@ CLASSES = {"architectures": ["AlbertForSequenceClassification"]}
 def test_the_task_of_a_directory_of_transformers(tmp_path, content, outputs, task):
     (tmp_path / "config.json").write_text(json.dumps(content))
     if task is UserError:
-        message = f"problem_type '{content['problem_type']}' with 3 outputs: only one"
-        with pytest.raises(UserError, match=message):
+        message = f"problem_type ... '{content['problem_type']}' ... 3"
+        with refuses(message):
             huggingface.read_task(str(tmp_path), outputs)
     else:
         assert huggingface.read_task(str(tmp_path), outputs) == task
 
 
 def test_one_output_of_transformers_is_a_score(tmp_path):
-    model = heads.ClassificationModel(AlbertConfig.from_dict(sources.WIDE), 1)
+    model = heads.ClassificationModel(AlbertConfig.from_dict(tiny.WIDE), 1)
     loaded = albert_tf.load(write_transformers(tmp_path, model, **CLASSES))
     assert set(loaded.predict("a text")) == {"predictions"}
 
 
 @pytest.mark.parametrize("length, expected", [(24, 24), (10**30, 48), (1e30, 48), (512, 48)])
 def test_the_length_of_a_tokenizer_of_transformers_is_taken(length, expected, tmp_path):
-    model = heads.AlbertModel(
-        AlbertConfig.from_dict(sources.WIDE | {"max_position_embeddings": 48})
-    )
+    model = heads.AlbertModel(AlbertConfig.from_dict(tiny.WIDE | {"max_position_embeddings": 48}))
     directory = write_transformers(tmp_path, model)
     (directory / "tokenizer_config.json").write_text(json.dumps({"model_max_length": length}))
     assert albert_tf.load(directory).max_seq_length == expected
@@ -403,7 +401,7 @@ def test_the_length_of_a_tokenizer_of_transformers_is_taken(length, expected, tm
 @pytest.fixture
 def masked_lm(tmp_path):
     """A directory as AlbertForMaskedLM saves it, and the model in it."""
-    model = heads.PretrainingModel(AlbertConfig.from_dict(sources.WIDE))
+    model = heads.PretrainingModel(AlbertConfig.from_dict(tiny.WIDE))
     without = ("bert/pooler", "cls/seq_relationship")
     return write_transformers(tmp_path, model, without), model
 
@@ -419,9 +417,9 @@ def test_a_masked_lm_of_transformers_fills_masks(masked_lm):
     logits = [m(given)["masked_lm_logits"] for m in (loaded.model, model)]
     np.testing.assert_array_equal(*logits)
     assert loaded.embed(text, pooling="mean").shape == (model.config.hidden_size,)
-    with pytest.raises(UserError, match='no pooler: give pooling="mean"'):
-        loaded.embed(text)
-    with pytest.raises(UserError, match="has no sentence-order head"):
+    with refuses('pooling="mean"'):
+        loaded.embed(text, pooling="pooled")
+    with refuses("model.safetensors ... sentence_order"):
         loaded.sentence_order("a", "b")
 
 
@@ -440,7 +438,7 @@ def test_a_masked_lm_of_transformers_fills_masks(masked_lm):
 def test_only_models_that_read_the_pooler_need_it(kind, options, masked_lm, capsys):
     directory, model = masked_lm
     if kind in (heads.ClassificationModel, heads.MultipleChoiceModel):
-        with pytest.raises(UserError, match="has no pooler, and this model needs one"):
+        with refuses("model.safetensors ... pooler"):
             kind.from_checkpoint(directory, **options)
         return
     filled = kind.from_checkpoint(directory, **options)
@@ -451,16 +449,16 @@ def test_only_models_that_read_the_pooler_need_it(kind, options, masked_lm, caps
 
 def test_a_masked_lm_of_transformers_is_inspected(masked_lm):
     directory, model = masked_lm
-    lines = "\n".join(description.describe(str(directory)))
+    lines = "\n".join(inspect.describe(str(directory)))
     assert f"hidden_size {model.config.hidden_size}," in lines and "heads: masked_lm" in lines
 
 
 def test_only_transformers_leaves_the_pooler_out(tmp_path):
-    model = heads.SquadV1Model(AlbertConfig.from_dict(sources.WIDE))
+    model = heads.SquadV1Model(AlbertConfig.from_dict(tiny.WIDE))
     named = name_table.named_variables(model)
     named = {name: v for name, v in named.items() if "pooler" not in name}
-    sources.write_checkpoint(tmp_path / "model.ckpt-best", named)
-    with pytest.raises(UserError, match="missing: bert/pooler/dense/kernel"):
+    tiny.write_checkpoint(tmp_path / "model.ckpt-best", named)
+    with refuses("bert/pooler/dense/kernel"):
         heads.SquadV1Model.from_checkpoint(tmp_path, config=model.config)
 
 
@@ -472,7 +470,7 @@ def test_only_transformers_leaves_the_pooler_out(tmp_path):
     ],
 )
 def test_fine_tuned_models_of_transformers_need_no_pooler(kind, options, architecture, tmp_path):
-    config = AlbertConfig.from_dict(sources.WIDE | {"max_position_embeddings": 200})
+    config = AlbertConfig.from_dict(tiny.WIDE | {"max_position_embeddings": 200})
     model = kind(config, **options)
     directory = write_transformers(tmp_path, model, ("bert/pooler",), architectures=[architecture])
     loaded = albert_tf.load(directory)
@@ -509,10 +507,15 @@ def test_embeddings_are_the_encoders_without_padding(loaded, pooling):
         np.testing.assert_allclose(vector, expected[pooling], atol=CLOSE)
     np.testing.assert_allclose(loaded.embed(TEXTS[0], pooling=pooling), found[0], atol=CLOSE)
     assert loaded.embed([], pooling=pooling).shape == (0, 32)
+    units = loaded.embed(TEXTS, pooling=pooling, normalize=True)
+    lengths = np.linalg.norm(found, axis=1, keepdims=True)
+    np.testing.assert_allclose(units * lengths, found, atol=CLOSE)
+    if pooling == "mean":
+        np.testing.assert_array_equal(loaded.embed(TEXTS), found)
     assert (
         loaded.embed([], pooling="layers").shape == loaded.embed(["a"], pooling="layers")[:0].shape
     )
-    with pytest.raises(UserError, match=r"one of pooled, mean, layers. Received: 'max'"):
+    with refuses("'max'"):
         loaded.embed(TEXTS, pooling="max")
 
 
@@ -524,9 +527,9 @@ def test_the_order_of_sentences(loaded):
     found = loaded.sentence_order(TEXTS, list(reversed(TEXTS)))
     assert found.shape == (3,) and found[2] == pytest.approx(expected, abs=CLOSE)
     assert loaded.sentence_order([], []).shape == (0,)
-    with pytest.raises(UserError, match="sentence_order compares two texts: sentence_order"):
+    with refuses("sentence_order"):
         loaded.sentence_order("a")
-    with pytest.raises(UserError, match="a second one is empty"):
+    with refuses("sentence_order"):
         loaded.sentence_order("a", " ")
 
 
@@ -552,24 +555,24 @@ def test_masks_are_filled(loaded):
 @pytest.mark.parametrize(
     "text, options, message",
     [
-        ("no mask", {}, r"a text has no \[MASK\] to fill: no mask"),
-        ("word " * 70 + "[MASK]", {}, r"has a \[MASK\] beyond the first 62, which fit into"),
-        ("a [MASK]", {"top_k": 0}, "top_k must lie between 1 and vocab_size=3000. Received: 0"),
-        ("a [MASK]", {"top_k": "3"}, "top_k must lie between 1 and .* Received: '3'"),
-        (["a [MASK]", 1], {}, "texts must be a str or a list of str. Received: int 1"),
+        ("no mask", {}, "[MASK]"),
+        ("word " * 70 + "[MASK]", {}, "[MASK] ... 62"),
+        ("a [MASK]", {"top_k": 0}, "top_k ... 1 ... vocab_size=3000 ... 0"),
+        ("a [MASK]", {"top_k": "3"}, "top_k ... 1 ... '3'"),
+        (["a [MASK]", 1], {}, "1"),
     ],
 )
 def test_what_cannot_be_filled(loaded, text, options, message):
-    with pytest.raises(UserError, match=message):
+    with refuses(message):
         loaded.fill_mask(text, **options)
 
 
 def test_weights_of_later_training_count(loaded, release):
     other = albert_tf.load(release)
-    before = other.embed("a")
+    before = other.embed("a", pooling="pooled")
     bias = other.model.encoder.pooler.bias
     bias.assign(bias + 1.0)
-    assert np.any(other.embed("a") != before)
+    assert np.any(other.embed("a", pooling="pooled") != before)
 
 
 def test_a_config_may_be_given(copied, loaded):

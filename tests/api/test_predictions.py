@@ -13,30 +13,18 @@ import run_classifier
 import run_race
 import run_squad
 from albert_tf.cli import predict
-from albert_tf.errors import UserError
-from tests import GOLDEN
-from tests.api import sources
+from tests import tiny
+from tests.errors import refuses
 
 pytestmark = pytest.mark.usefixtures("eagerly")
 
-DATA = GOLDEN / "finetune" / "glue_data"
-SQUAD = GOLDEN / "finetune" / "squad_data"
+DATA, SQUAD = tiny.GLUE_DATA, tiny.SQUAD_DATA
 CLOSE = 1e-4  # between batches and graphs of other shapes, absolute
-FLAGS = {
-    "spm_model_file": sources.VOCABULARY,
-    "max_seq_length": 48,
-    "do_train": True,
-    "do_predict": True,
-    "save_checkpoints_steps": 1,
-    "train_batch_size": 2,
-    "allow_random_init": True,
-    "seed": 1,
-}
+FLAGS = tiny.COMMON | {"max_seq_length": 48, "train_batch_size": 2}
 STEPS = {"train_step": 1, "warmup_step": 0}
 SQUAD_FLAGS = {
     "num_train_epochs": 1,
-    "doc_stride": 16,
-    "max_query_length": 12,
+    **tiny.WINDOWS,
     "max_answer_length": 7,
     "n_best_size": 4,
     "predict_batch_size": 64,
@@ -158,11 +146,10 @@ def trained(eagerly, tmp_path_factory, run_once):
         script, flags, _ = KINDS[kind]
         data = {"data_dir": tagged if kind == "ner" else DATA, **STEPS}
         if script is run_squad:
-            data = {"train_file": SQUAD / f"train_{kind}.json"}
-            data["predict_file"] = SQUAD / f"dev_{kind}.json"
+            data = tiny.SQUAD_FILES[kind.removeprefix("v")]
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(sys, "argv", [script.__name__])  # whose flags are recorded
-            return run_once(script, sources.WIDE, **FLAGS | data | flags) / "out"
+            return run_once(script, tiny.WIDE, **FLAGS | data | flags) / "out"
 
     return train
 
@@ -216,7 +203,7 @@ each_kind = pytest.mark.parametrize(
 
 
 @each_kind
-def test_every_way_to_a_prediction_gives_the_same(kind, trained, lines_of, capsys):
+def test_every_way_to_a_prediction_gives_the_same(kind, trained, lines_of, capsys, tmp_path):
     directory = trained(kind)
     inputs, written = KINDS[kind][2](directory)
     loaded = albert_tf.load(str(directory), batch_size=3)
@@ -230,6 +217,13 @@ def test_every_way_to_a_prediction_gives_the_same(kind, trained, lines_of, capsy
     of_model = lines_of(inputs, model=directory)
     assert_same(of_model, found)
     assert [{*line} for line in of_model] == [{*row} for row in found]
+    loaded.save(tmp_path / "saved")
+    (tmp_path / "saved").rename(tmp_path / "moved")
+    again = albert_tf.load(tmp_path / "moved")
+    assert (again.task, again.labels, again.max_seq_length) == (loaded.task, loaded.labels, 48)
+    assert_same(again.predict(*columns), found)
+    with refuses(f"{tmp_path}/moved"):
+        loaded.save(tmp_path / "moved")
 
 
 @pytest.mark.long
@@ -241,6 +235,38 @@ def test_an_export_gives_the_predictions_of_the_script(kind, trained, exported, 
 
 
 # --- Arguments -----------------------------------------------------------------------------------
+
+
+def test_tables_of_pandas(trained):
+    pandas = pytest.importorskip("pandas")
+    loaded = albert_tf.load(str(trained("pair")))
+    table = pandas.DataFrame({"id": [7, 8], "text": ["one", "two"], "text_pair": ["three"] * 2})
+    expected = loaded.predict(["one", "two"], "three")
+    assert_same(loaded.predict(table), expected)
+    assert_same(loaded.predict(table["text"], table["text_pair"]), expected)
+    assert loaded.embed(table["text"]).shape == (2, 32)
+    with refuses("text_pair ... id, text"):
+        loaded.predict(table[["id", "text"]])
+    with refuses("texts ... float nan"):
+        loaded.predict(pandas.Series(["a", float("nan")]), "b")
+
+
+def test_a_model_that_was_trained_with_fit_is_saved(trained, lines_of, tmp_path):
+    loaded = albert_tf.load(str(trained("pair")))
+    model = albert_tf.ClassificationModel(loaded.config, 3)
+    for labels in (None, ["a", "b"]):
+        with refuses("3 outputs ... labels"):
+            loaded.save(tmp_path / "saved", model, labels)
+    labels = ["good", "bad", "ugly"]
+    loaded.save(tmp_path / "saved", model, labels)
+    again = albert_tf.load(tmp_path / "saved")
+    features = loaded.tokenizer(["a film", "two films"], return_tensors="tf")
+    logits = model(features)["logits"].numpy()
+    found = again.predict(["a film", "two films"])
+    assert (again.labels, again.task) == (tuple(labels), "tsv")
+    assert [row["label"] for row in found] == [labels[i] for i in logits.argmax(axis=1)]
+    of_script = lines_of([{"text": "a film"}, {"text": "two films"}], model=tmp_path / "saved")
+    assert_same(of_script, found)
 
 
 def test_classes_and_labels(trained):
@@ -267,23 +293,23 @@ def test_sentences_without_words(trained):
 @pytest.mark.parametrize(
     "kind, inputs, named, message",
     [
-        ("pair", (["a", "b"], ["c"]), {}, "equally long. Received: 2 texts, 1 pairs"),
-        ("pair", (["a", "b"],), {}, "takes texts, pairs. Missing: pairs"),
-        ("pair", (), {"pairs": "a"}, "takes texts, pairs. Missing: texts"),
-        ("pair", ("a", "b", "c"), {}, "takes texts, pairs. Received: 3 arguments"),
-        ("pair", ("a",), {"question": "b"}, "takes texts, pairs. Received: question"),
-        ("pair", ("a", 5), {}, "pairs must be a str or a list of str. Received: int 5"),
-        ("ner", ("a", "b"), {}, "takes texts. Received: 2 arguments"),
+        ("pair", (["a", "b"], ["c"]), {}, "2 ... 1"),
+        ("pair", (["a", "b"],), {}, "texts, pairs"),
+        ("pair", (), {"pairs": "a"}, "texts, pairs"),
+        ("pair", ("a", "b", "c"), {}, "3"),
+        ("pair", ("a",), {"question": "b"}, "texts, pairs ... question"),
+        ("pair", ("a", 5), {}, "5"),
+        ("ner", ("a", "b"), {}, "2"),
     ],
 )
 def test_wrong_arguments(trained, kind, inputs, named, message):
-    with pytest.raises(UserError, match=message):
+    with refuses(message):
         albert_tf.load(str(trained(kind))).predict(*inputs, **named)
 
 
 def test_examples_without_an_input(trained):
-    message = "this model takes text, text_pair. Missing: text_pair. Received: text, id"
-    with pytest.raises(UserError, match=message):
+    message = "text_pair"
+    with refuses(message):
         albert_tf.load(str(trained("pair"))).answers([{"text": "a", "id": 1}])
 
 
@@ -291,14 +317,14 @@ def test_examples_without_an_input(trained):
 @pytest.mark.parametrize(
     "inputs, message",
     [
-        (("Passage", "Question?", ["a", "b"]), "4 options are expected"),
-        (("Passage", ["Question?"], "abcd"), "options must be a list of four str for each"),
-        (("Passage", ["One?", "Two?"], [list("abcd")]), "Received: 2 question, 1 options"),
-        (("Passage", "Question?"), "takes article, question, options. Missing: options"),
+        (("Passage", "Question?", ["a"]), "2 to 4"),
+        (("Passage", ["Question?"], "abcd"), "options"),
+        (("Passage", ["One?", "Two?"], [list("abcd")]), "2 ... 1"),
+        (("Passage", "Question?"), "article, question, options"),
     ],
 )
 def test_wrong_options(trained, inputs, message):
-    with pytest.raises(UserError, match=message):
+    with refuses(message):
         albert_tf.load(str(trained("race"))).predict(*inputs)
 
 
@@ -317,16 +343,17 @@ def test_a_context_that_cannot_be_aligned_has_no_answer(kind, trained, exported,
         {"question": "Who?", "context": context} for context in (TABLE, PLAIN, LIGATURES, " ")
     ]
     together, alone = loaded.answers(inputs), [loaded.answers([row])[0] for row in inputs]
-    of_export = lines_of(inputs, saved_model=exported(kind))
+    of_export = lines_of(inputs[:3], saved_model=exported(kind))  # it refuses the last one
     assert_same(together, alone)
-    assert_same(of_export, together)
-    for number, (python, export) in enumerate(zip(together, of_export, strict=True)):
+    assert_same(of_export, together[:3])
+    assert together[3]["answer"] == ""
+    for number, (python, export) in enumerate(zip(together, of_export, strict=False)):
         if number != 1:
             assert python["answer"] == "" and python["probability"] == 0.0
             assert export["start"] == export["end"] == 0
             assert python.get("no_answer_score", 1e6) == 1e6
     assert loaded.predict("Who?", [PLAIN, TABLE])[1]["answer"] == ""
-    with pytest.raises(UserError, match=r"takes question, context. Missing: context"):
+    with refuses("question, context"):
         loaded.predict("Who?")
 
 

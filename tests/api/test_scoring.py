@@ -13,10 +13,9 @@ import tf_keras
 import albert_tf
 import export_checkpoints
 from albert_tf.api import scoring
-from albert_tf.errors import UserError
 from albert_tf.options import SCORE_METHODS
-from tests import GOLDEN, ROOT
-from tests.api import sources
+from tests import ROOT, tiny
+from tests.errors import refuses
 
 TEXTS = ["The painter showed a landscape.", "unbelievably, [MASK] [SEP]", "of", "ß § x"]
 
@@ -24,7 +23,7 @@ TEXTS = ["The painter showed a landscape.", "unbelievably, [MASK] [SEP]", "of", 
 @pytest.fixture(scope="module")
 def loaded(tmp_path_factory):
     tf_keras.utils.set_random_seed(1)  # with others, the methods may hardly differ
-    return albert_tf.load(sources.write_release(tmp_path_factory.mktemp("release")))
+    return albert_tf.load(tiny.write_release(tmp_path_factory.mktemp("release")))
 
 
 def by_hand(loaded, text, method):
@@ -74,7 +73,7 @@ def test_methods_differ_where_a_word_has_several_pieces(loaded):
 
 
 def test_a_model_of_known_probabilities(tmp_path):
-    loaded = albert_tf.load(sources.write_release(tmp_path))
+    loaded = albert_tf.load(tiny.write_release(tmp_path))
     for variable in loaded.model.variables:
         variable.assign(tf.zeros_like(variable))
     counts = np.arange(1, loaded.config.vocab_size + 1)
@@ -89,7 +88,7 @@ def test_scores_equal_those_of_transformers(method, run_main, tmp_path):
     """200 sentences, each piece masked by hand and one sequence at a time, on PyTorch."""
     torch = pytest.importorskip("torch", reason="needs torch, which is no requirement")
     transformers = pytest.importorskip("transformers", reason="needs transformers, neither")
-    source = sources.write_release(tmp_path)
+    source = tiny.write_release(tmp_path)
     flags = {"albert_directory": source, "export_path": tmp_path / "hf", "export_format": "hf"}
     run_main(export_checkpoints, **flags)
     model = transformers.AlbertForMaskedLM.from_pretrained(tmp_path / "hf").eval()
@@ -127,7 +126,7 @@ def test_pseudo_perplexity_is_that_of_all_pieces(loaded):
         "word_pseudo_perplexity": pytest.approx(math.exp(-total / words)),
     }
     assert words < pieces
-    with pytest.raises(UserError, match="no texts: a pseudo-perplexity needs at least one"):
+    with refuses("texts"):
         loaded.pseudo_perplexity([])
 
 
@@ -157,7 +156,7 @@ def test_batches_pad_no_more_than_their_longest_text(loaded, method):
 
 
 def test_punctuation_is_a_word_of_wordpiece():
-    vocabulary = str(GOLDEN / "tokenization" / "vocab.txt")
+    vocabulary = str(tiny.WORDPIECE)
     tokenizer = albert_tf.FullTokenizer(vocab_file=vocabulary)
     pieces = scoring.pieces_of(tokenizer, ["Unwanted, running"], 64)
     tokens = tokenizer.tokenize("Unwanted, running")
@@ -168,12 +167,12 @@ def test_punctuation_is_a_word_of_wordpiece():
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        ({"texts": ["of", " "]}, "^text 2 is empty"),
-        ({"texts": "of " * 63}, r"^text 1 has 63 pieces, but max_seq_length=64 has room for 62"),
-        ({"texts": 3}, "must be a str or a list of str"),
-        ({"texts": "of", "method": "l2r"}, "method must be one of within_word_l2r, original"),
+        ({"texts": ["of", " "]}, "2"),
+        ({"texts": "of " * 63}, "1 ... 63 ... max_seq_length=64 ... 62"),
+        ({"texts": 3}, "texts ... int 3"),
+        ({"texts": "of", "method": "l2r"}, "within_word_l2r"),
     ],
 )
 def test_bad_arguments(loaded, arguments, message):
-    with pytest.raises(UserError, match=message):
+    with refuses(message):
         loaded.score(**arguments)

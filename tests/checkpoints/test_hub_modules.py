@@ -2,6 +2,7 @@
 """Modules of three generations: what they tell, and fine-tuning from them."""
 
 import dataclasses
+import functools
 import json
 import shutil
 
@@ -9,9 +10,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tf_keras
-from official.nlp.configs import encoders
-from official.nlp.modeling import models
-from official.nlp.tools import export_tfhub_lib
 from tensorflow.core.protobuf import saved_model_pb2
 from tf_keras.protobuf import saved_metadata_pb2
 
@@ -21,17 +19,22 @@ import run_race
 import run_squad
 from albert_tf.checkpoints import loading, name_table, readers, source
 from albert_tf.config import AlbertConfig
-from albert_tf.errors import UserError
 from albert_tf.model import heads
 from albert_tf.records import input_pipeline, schemas
-from tests import GOLDEN, read_arrays
+from tests import GOLDEN, read_arrays, tiny
+from tests.errors import assert_says, refuses
 
 pytestmark = pytest.mark.long
 
+official = functools.partial(pytest.importorskip, reason="needs tf-models-official")
+encoders = official("official.nlp.configs.encoders")
+models = official("official.nlp.modeling.models")
+export_tfhub_lib = official("official.nlp.tools.export_tfhub_lib")
+
 DATA = GOLDEN / "finetune"
-SENTENCEPIECE = GOLDEN / "tokenization" / "spm_uncased.model"
-CASED = GOLDEN / "tokenization" / "spm_cased.model"
-WORDPIECE = GOLDEN / "tokenization" / "vocab.txt"
+SENTENCEPIECE = tiny.VOCABULARY
+CASED = tiny.CASED_VOCABULARY
+WORDPIECE = tiny.WORDPIECE
 CONFIG = AlbertConfig(
     vocab_size=3000,
     embedding_size=16,
@@ -184,7 +187,7 @@ def test_the_garden_of_old_told_it_elsewhere(garden, tmp_path):
 def test_a_module_that_tells_no_config(first_generation):
     module, _ = first_generation(True)
     (module / "assets" / "albert_config.json").unlink()
-    with pytest.raises(ValueError, match="give --albert_config_file"):
+    with refuses("--albert_config_file"):
         read_config(module)
 
 
@@ -213,25 +216,25 @@ def test_the_metadata_is_enough(tmp_path):
 @pytest.mark.parametrize(
     "text, message",
     [
-        (DEEP, "nested too deeply"),
-        ('{"config":', "is not JSON"),
-        ('{"config": ' + "9" * 5000 + "}", "is not JSON"),
-        ('{"config": ["vocab_size"]}', "give --albert_config_file"),
-        (encoder_metadata(activation="Text>swish"), "activation, 'Text>swish'. Or give --albert_c"),
-        (encoder_metadata(activation=["gelu"]), r"activation, \['gelu'\]"),
-        (encoder_metadata(activation={"config": {"a": 1}}), r"activation, \{'a': 1\}"),
-        (encoder_metadata(activation=None), "activation, None"),
-        (encoder_metadata(hidden_size="32"), "hidden_size must be a whole number"),
-        (encoder_metadata(num_layers=[3]), "num_hidden_layers must be a whole number"),
-        (encoder_metadata(vocab_size=10**12), "vocab_size must be .* at most"),
-        (encoder_metadata(embedding_width=False), "embedding_size must be a whole number"),
-        (encoder_metadata(dropout_rate="much"), "hidden_dropout_prob must be"),
+        (DEEP, "JSON"),
+        ('{"config":', "JSON"),
+        ('{"config": ' + "9" * 5000 + "}", "JSON"),
+        ('{"config": ["vocab_size"]}', "--albert_config_file"),
+        (encoder_metadata(activation="Text>swish"), "'Text>swish' ... --albert_c"),
+        (encoder_metadata(activation=["gelu"]), "['gelu']"),
+        (encoder_metadata(activation={"config": {"a": 1}}), "{'a' ... 1}"),
+        (encoder_metadata(activation=None), "activation ... None"),
+        (encoder_metadata(hidden_size="32"), "hidden_size"),
+        (encoder_metadata(num_layers=[3]), "num_hidden_layers"),
+        (encoder_metadata(vocab_size=10**12), "vocab_size"),
+        (encoder_metadata(embedding_width=False), "embedding_size"),
+        (encoder_metadata(dropout_rate="much"), "hidden_dropout_prob"),
     ],
     ids=range(13),
 )
 def test_damaged_metadata_is_named(text, message, tmp_path):
     write_metadata(tmp_path, text)
-    with pytest.raises(UserError, match=message) as error:
+    with refuses(message) as error:
         read_config(tmp_path)
     assert str(tmp_path) in str(error.value) and "\n" not in str(error.value)
 
@@ -241,7 +244,7 @@ def test_files_that_are_no_messages_are_named(name, tmp_path):
     write_metadata(tmp_path, "")
     (tmp_path / "keras_metadata.pb").unlink()
     (tmp_path / name).write_bytes(b"\xff" * 20)
-    with pytest.raises(UserError, match=rf"cannot read {tmp_path}/{name}: it is damaged"):
+    with refuses(f"{tmp_path}/{name}"):
         read_config(tmp_path)
 
 
@@ -282,14 +285,14 @@ def test_a_casing_behind_a_circle_of_nodes_is_not_told(first_generation):
 @pytest.mark.parametrize(
     "change, message",
     [
-        *((constant(value), "do_lower_case in {} must be") for value in (b"a", [True, False], 0.5)),
-        (damaged, r"cannot read do_lower_case of {}/saved_model\.pb"),
+        *((constant(value), "do_lower_case ... {}") for value in (b"a", [True, False], 0.5)),
+        (damaged, "do_lower_case ... {}/saved_model.pb"),
     ],
 )
 def test_a_casing_that_is_no_truth_value_is_refused(change, message, first_generation):
     module, _ = first_generation(True)
     with_constant(module, change)
-    with pytest.raises(UserError, match=message.format(module)):
+    with refuses(message.format(module)):
         casing(module)
 
 
@@ -311,7 +314,7 @@ def test_vocabulary(garden, garden_wordpiece, tmp_path):
     assert source.Source(str(tmp_path)).vocabulary_file() == f"{tmp_path}/vocab_chinese.txt"
     for name in ("a.model", "b.model"):
         (tmp_path / name).write_text("")
-    with pytest.raises(ValueError, match=r"has several vocabularies: .*a\.model, .*b\.model"):
+    with refuses("a.model ... b.model"):
         source.Source(str(tmp_path)).vocabulary_file()
 
 
@@ -359,14 +362,16 @@ def test_the_first_generation_is_loaded(lower, normalized, scope, first_generati
 
 def test_the_garden_is_loaded_without_the_head_that_it_lacks(garden, capsys):
     loaded = albert_tf.load(garden)
-    assert "not in the checkpoint, so random: cls/seq_relationship" in capsys.readouterr().out
+    assert_says(capsys.readouterr().out, "cls/seq_relationship")
     assert len(loaded.fill_mask("the [MASK]")[0][0]["piece"]) > 0
-    with pytest.raises(UserError, match="no sentence-order head"):
+    with refuses("sentence_order"):
         loaded.sentence_order("a", "b")
     encoder = albert_tf.AlbertModel.from_checkpoint(garden)
     tokens = loaded.tokenizer("the man")
     np.testing.assert_allclose(
-        encoder(tokens)["pooled_output"][0], loaded.embed("the man"), atol=TOLERANCE
+        encoder(tokens)["pooled_output"][0],
+        loaded.embed("the man", pooling="pooled"),
+        atol=TOLERANCE,
     )
 
 
@@ -447,8 +452,7 @@ def test_race_from_the_first_generation(first_generation, fine_tune, capsys):
     module, weights = first_generation(False, CASED)
     before, after = fine_tune(run_race, module, **RACE, do_lower_case=True)
     assert_all_trained(before, after, weights)
-    ignored = f"--do_lower_case=true is ignored: {module} was made for text with its capitals."
-    assert capsys.readouterr().out.count(ignored) == 1
+    assert_says(capsys.readouterr().out, f"--do_lower_case=true ... {module}")
 
 
 def test_the_modules_casing_and_vocabulary_make_the_records(first_generation, fine_tune, tmp_path):

@@ -23,6 +23,7 @@ from tests.checkpoints.golden_models import (
     values_of,
     write,
 )
+from tests.errors import assert_names, assert_says, refuses
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -49,10 +50,7 @@ def test_weights_of_a_training_checkpoint(optimizer):
     assert_same(values_of(named), {name: tensors[name] for name in named})
     assert report.loaded == tuple(named)
     assert set(report.unused) == set(tensors) - set(named)
-    assert str(report) == (
-        f"loaded 32 variables from {directory / 'model.ckpt-8'}\n"
-        "  not read: 64 optimizer slots, which only resuming needs"
-    )
+    assert_names(str(report), f"32 ... {directory / 'model.ckpt-8'} ... 64")
 
 
 def test_heads_of_other_tasks_are_in_nobodys_way(tmp_path):
@@ -70,10 +68,11 @@ def test_heads_of_other_tasks_are_in_nobodys_way(tmp_path):
     missing = [name for name in named if name.startswith("cls/")]
     assert report.missing == tuple(missing)
     assert report.unused == ("cls/squad/output_bias", "global_step", "output_weights")
-    assert str(report) == (
-        f"loaded 25 variables from {prefix}\n"
-        f"  not in it, initialized randomly: {', '.join(missing)}\n"
-        "  not used: cls/squad/output_bias, output_weights"
+    assert_names(
+        str(report),
+        f"25 ... {prefix}",
+        ", ".join(missing),
+        "cls/squad/output_bias, output_weights",
     )
 
 
@@ -93,9 +92,8 @@ def test_a_head_of_another_shape_is_reported_and_left(tmp_path):
     report = loading.load(prefix, named)
     assert report.wrong_shape == (("cls/predictions/output_bias", [301], [300]),)
     assert not named["cls/predictions/output_bias"].numpy().any()
-    assert str(report) == (
-        f"loaded 31 variables from {prefix}\n"
-        "  not loaded, shape [301] in the file and [300] in the model: cls/predictions/output_bias"
+    assert_names(
+        str(report), f"31 ... {prefix} ... [301] ... [300] ... cls/predictions/output_bias"
     )
 
 
@@ -129,42 +127,40 @@ def test_a_checkpoint_without_some_of_the_encoder(gone, tmp_path):
     named = named_model(golden_config())
     missing = [name for name in named if name not in tensors]
     message = refused(write(tmp_path / "model.ckpt", tensors), named)
-    found = f"{25 - len(missing)} variables fit, {len(missing)} are missing, 0 have another shape."
     lines = message.splitlines()
-    assert len(missing) in (2, 25) and lines[0].endswith(found)
+    assert len(missing) in (2, 25)
+    assert_names(lines[0], f"{25 - len(missing)} ... {len(missing)} ... 0")
     assert lines[1:-1] == [f"  missing: {name}" for name in missing]
     # Nothing of --init_from_group0: it is group 0 itself that lacks variables.
-    assert lines[-1] == "Check that --albert_config_file belongs to this checkpoint."
+    assert_names(lines[-1], "--albert_config_file")
 
 
 def test_an_encoder_of_other_shapes():
     named = named_model(golden_config(vocab_size=301, max_position_embeddings=64))
     message = refused(BASE, named)
-    assert "23 variables fit, 0 are missing, 2 have another shape." in message
-    assert message.splitlines()[1:] == [
-        "  shape [300, 16] in the file, [301, 16] here: bert/embeddings/word_embeddings",
-        "  shape [40, 16] in the file, [64, 16] here: bert/embeddings/position_embeddings",
-        "Check that --albert_config_file belongs to this checkpoint.",
-    ]
+    assert_names(message, "23 ... 0 ... 2")
+    assert_says(
+        message,
+        "[300, 16] ... [301, 16] ... bert/embeddings/word_embeddings",
+        "[40, 16] ... [64, 16] ... bert/embeddings/position_embeddings",
+        "--albert_config_file",
+    )
 
 
 def test_groups_that_the_file_lacks():
     message = refused(BASE, named_model(golden_config("groups2")))
-    assert "25 variables fit, 16 are missing, 0 have another shape." in message
+    assert_names(message, "25 ... 16 ... 0")
     lines = message.splitlines()
     assert all(BLOCK.format(1) in line for line in lines[1:-1])
     assert len(lines) == 1 + 16 + 1
-    assert lines[-1] == (
-        "To fill every parameter group from group 0, give --init_from_group0 (run_pretraining.py "
-        "only)."
-    )
+    assert_names(lines[-1], "0 ... --init_from_group0 ... run_pretraining.py")
 
 
 def test_inner_groups_that_the_file_lacks_come_from_nowhere():
     config = golden_config("inner2")
     for init_from_group0 in (False, True):
         message = refused(BASE, named_model(config), init_from_group0=init_from_group0)
-        assert "25 variables fit, 16 are missing" in message
+        assert_names(message, "25 ... 16")
         assert "--albert_config_file" in message.splitlines()[-1]
 
 
@@ -173,18 +169,18 @@ def test_groups_that_the_model_lacks():
     prefix = str(MODELS / "groups2" / "model.ckpt")
     named = named_model(golden_config("groups2", num_hidden_groups=1))
     assert any("group_1" in name for name in loading.load(prefix, named).unused_weights)
-    with pytest.raises(UserError, match=r"has no place for, .*another config: .*group_1"):
+    with refuses("group_1"):
         loading.load_all(prefix, named)
 
 
 BAD_VALUES = {  # what a file may hold in place of a weight -> the message
-    "nan": (lambda v: np.where(np.arange(v.size).reshape(v.shape) == 3, np.nan, v), "nan or inf"),
-    "infinite": (lambda v: np.full_like(v, np.inf), "nan or infinite"),
-    "beyond float32": (lambda v: v.astype(np.float64) + 1e300, "nan or infinite"),
-    "int32": (lambda v: v.astype(np.int32), "is of type int32"),
-    "bool": (lambda v: v > 0, "is of type bool"),
-    "complex64": (lambda v: v.astype(np.complex64), "is of type complex64"),
-    "string": (lambda v: v.astype(str).astype(bytes).astype(object), "is of type string"),
+    "nan": (lambda v: np.where(np.arange(v.size).reshape(v.shape) == 3, np.nan, v), "nan"),
+    "infinite": (lambda v: np.full_like(v, np.inf), "nan"),
+    "beyond float32": (lambda v: v.astype(np.float64) + 1e300, "nan"),
+    "int32": (lambda v: v.astype(np.int32), "int32"),
+    "bool": (lambda v: v > 0, "bool"),
+    "complex64": (lambda v: v.astype(np.complex64), "complex64"),
+    "string": (lambda v: v.astype(str).astype(bytes).astype(object), "string"),
 }
 
 
@@ -205,7 +201,7 @@ def test_weights_that_are_no_finite_numbers_are_refused(kind, name, tmp_path):
             call()
         messages.append(str(error.value))
     for message in messages:
-        assert message.startswith(f"{name} in {prefix} ") and expected in message
+        assert_names(message, f"{name} ... {prefix} ... {expected}")
 
 
 def test_heads_that_are_not_loaded_may_hold_anything(tmp_path):

@@ -8,7 +8,6 @@ import pytest
 from tensorflow.core.protobuf import trackable_object_graph_pb2
 
 from albert_tf.checkpoints import loading, readers, run_directory
-from albert_tf.errors import UserError
 from albert_tf.model import optimization
 from tests import GOLDEN
 from tests.checkpoints.golden_models import (
@@ -22,9 +21,10 @@ from tests.checkpoints.golden_models import (
     values_of,
     write,
 )
+from tests.errors import assert_names, refuses
 
 
-@pytest.mark.parametrize("kind", [optimization.AdamW, optimization.LAMB])
+@pytest.mark.parametrize("kind", optimization.OPTIMIZERS.values())
 @pytest.mark.parametrize("variant", ["base", "groups3_layers5", "inner2"])
 def test_our_own_checkpoint_comes_back_whole(variant, kind, tmp_path):
     state, _ = training_state(golden_config(variant), kind)
@@ -71,9 +71,7 @@ def test_a_state_that_lacks_something_is_not_resumed(lacking, tmp_path):
     with pytest.raises(ValueError) as error:
         loading.restore(prefix, state)
     listed = gone[0] if lacking == 1 else f"{gone[0]}, {gone[1]}, {gone[2]}, ..."
-    assert str(error.value).startswith(
-        f"training cannot resume from {prefix}: it lacks {lacking} of 97 variables ({listed})."
-    )
+    assert_names(str(error.value), f"{prefix} ... {lacking} ... 97 ... ({listed})")
     assert "--init_checkpoint" in str(error.value)
     assert_same(values_of(state), before)
 
@@ -85,9 +83,10 @@ def test_a_state_of_another_shape_is_not_resumed(tmp_path):
     before = values_of(other)
     with pytest.raises(ValueError) as error:
         loading.restore(prefix, other)
-    assert str(error.value) == (
-        f"training cannot resume from {prefix}: bert/embeddings/word_embeddings has shape "
-        "[300, 16] there and [301, 16] in this model. Check --albert_config_file"
+    assert_names(
+        str(error.value),
+        f"{prefix} ... bert/embeddings/word_embeddings ... [300, 16] ... [301, 16]",
+        "--albert_config_file",
     )
     assert_same(values_of(other), before)
 
@@ -98,7 +97,7 @@ def test_a_state_with_nan_is_not_resumed(name, tmp_path):
     tensors = values_of(state)
     tensors[name] = np.full_like(tensors[name], np.nan)
     prefix = write(tmp_path / "model.ckpt-1", tensors)
-    with pytest.raises(UserError, match=f"{name} in {prefix} holds nan"):
+    with refuses(f"{name} ... {prefix}"):
         loading.restore(prefix, state)
     assert np.isfinite(state[name].numpy()).all()
 
@@ -120,9 +119,9 @@ BAD_STEPS = {
 def test_a_step_that_is_no_whole_number_is_refused(kind, tmp_path):
     state, _ = training_state(golden_config())
     prefix = write(tmp_path / "model.ckpt-1", values_of(state) | {"global_step": BAD_STEPS[kind]})
-    with pytest.raises(UserError, match=f"global_step in {prefix} must be one whole number"):
+    with refuses(f"global_step ... {prefix}"):
         loading.step_in(prefix)
-    with pytest.raises(UserError, match=f"{prefix}"):
+    with refuses(prefix):
         loading.restore(prefix, state)
 
 
@@ -145,5 +144,5 @@ def object_graph_with_an_absent_child():
 def test_a_damaged_object_graph_is_named(graph, tmp_path):
     value = np.array(graph, object if isinstance(graph, bytes) else np.float32)
     prefix = write(tmp_path / "model.ckpt", read(BASE) | {"_CHECKPOINTABLE_OBJECT_GRAPH": value})
-    with pytest.raises(UserError, match=f"cannot read {prefix}: the files are damaged"):
+    with refuses(prefix):
         readers.TensorFlowReader(prefix)

@@ -19,6 +19,7 @@ from tests.checkpoints.golden_models import (
     values_of,
     write,
 )
+from tests.errors import assert_names, refuses
 
 
 @pytest.fixture
@@ -101,8 +102,8 @@ def test_an_unusable_state_file_is_reported_in_one_line(state, place, caplog):
         assert run_directory.latest_in(str(directory)) == str(directory / "model.ckpt-10")
     lines = [record.getMessage() for record in caplog.records]
     assert len(lines) == 1 and "\n" not in lines[0]
-    assert lines[0].startswith(f"{directory}/checkpoint is damaged or names a checkpoint that is")
-    assert lines[0].endswith(f"the highest step, {directory}/model.ckpt-10")
+    assert_names(lines[0], f"{directory}/checkpoint")
+    assert_names(lines[0], f"{directory}/model.ckpt-10")
 
 
 @pytest.mark.parametrize("state", [b"", b"\xff\xfe\x00", b"no text of this kind {"])
@@ -137,15 +138,11 @@ def test_a_directory_may_name_a_checkpoint_elsewhere_and_reads_its_own_first(pla
     assert run_directory.latest_in(str(copy)) == str(copy / "model.ckpt-5")
 
 
-@pytest.mark.parametrize(
-    "names, found", [([], "no .index file"), (["b.ckpt", "a.ckpt"], "a.ckpt, b.ckpt")]
-)
+@pytest.mark.parametrize("names, found", [([], ".index"), (["b.ckpt", "a.ckpt"], "a.ckpt, b.ckpt")])
 def test_a_directory_that_does_not_tell(names, found, place):
     directory = str(place(*names))
-    with pytest.raises(ValueError) as error:
+    with refuses(f"{directory} ... {found}"):
         run_directory.find(directory)
-    expected = f"cannot tell which checkpoint of {directory} to use ({found}): give its prefix"
-    assert str(error.value) == expected
 
 
 def test_a_path_without_checkpoint_is_named(place):
@@ -155,7 +152,7 @@ def test_a_path_without_checkpoint_is_named(place):
         path = str(directory / name)
         with pytest.raises(ValueError) as error:
             run_directory.find(path)
-        assert str(error.value).startswith(f"no checkpoint at {path}: looked for {path}.index.")
+        assert_names(str(error.value), f"{path} ... {path}.index")
 
 
 def test_latest_in_a_directory_that_holds_none(tmp_path, place):

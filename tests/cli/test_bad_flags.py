@@ -7,10 +7,12 @@ import sys
 
 import pytest
 
+import albert_tf
 from albert_tf.cli import flag_groups
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import COMMANDS, as_called
 from tests import ROOT
+from tests.errors import assert_names
 from tests.processes import run_python
 from tests.script_flags import flags_of, module_of, no_flags
 
@@ -37,44 +39,45 @@ def answer_to(script, launched, *words):
 @pytest.mark.parametrize(
     "value, message",
     [
-        ("https://example.org/x", "nothing is downloaded. Download it first"),
-        ("none\udcff", "a path must be UTF-8"),
-        ("{loop}/x", "Too many levels of symbolic links"),
+        ("https://example.org/x", "https://example.org/x"),
+        ("none\udcff", "UTF-8"),
+        ("{loop}/x", "loop/x"),
     ],
 )
 def test_paths_that_no_file_can_have(script, value, message, launched, tmp_path):
     (tmp_path / "loop").symlink_to("loop")
     value = value.replace("{loop}", str(tmp_path / "loop"))
     paths = names_of(script, is_path)
-    assert len(paths) > 1
+    assert paths
     for name in paths:  # whether what is required is given or not
         said = answer_to(script, launched, f"--{name}={value}")
-        assert said.startswith(f"--{name}=") and message in said
+        assert said.startswith(f"--{name}=")
+        assert_names(said, message)
     required = [f"--{name}=none" for name in names_of(script, flag_groups.requirement)]
-    assert message in answer_to(script, launched, *required, f"--{paths[0]}={value}")
+    assert_names(answer_to(script, launched, *required, f"--{paths[0]}={value}"), message)
 
 
 @pytest.mark.parametrize(
     "script, words, message",
     [
-        ("run_pretraining", "--dtype=float16", "--dtype=float16: value should be one of"),
-        ("run_squad", "--dtype=float16", "--dtype=float16: value should be one of"),
-        ("run_classifier", "--train_step=abc", "--train_step=abc is not a whole number."),
-        ("run_squad", "--shuffle_buffer_size=100000000", "at least 1 and at most 10000000. Rec"),
-        ("run_race", "--train_step=-1", "--train_step must be at least 1. Received: -1"),
-        ("run_pretraining", "--learning_rate=x", "--learning_rate=x is not a number."),
-        ("make_config", "--size=medium", "--size=medium: value should be one of"),
-        ("create_pretraining_data", "--ngram=three", "--ngram=three is not a whole number."),
-        ("create_pretraining_data", "--ngram=0", "--ngram must be at least 1"),
-        ("train_sentencepiece", "--vocab_size=30k", "--vocab_size=30k is not a whole number."),
-        ("export_checkpoints", "--export_format=pt", "--export_format=pt: value should be one"),
-        ("export_to_tfhub", "--export_type=x", "--export_type=x: value should be one of"),
-        ("predict", "--top_k=all", "--top_k=all is not a whole number."),
-        ("run_race", "--do_train=perhaps", "--do_train=perhaps: "),
+        ("run_pretraining", "--dtype=float16", "--dtype=float16"),
+        ("run_squad", "--dtype=float16", "--dtype=float16"),
+        ("run_classifier", "--train_step=abc", "--train_step=abc"),
+        ("run_squad", "--shuffle_buffer_size=100000000", "1 ... 10000000"),
+        ("run_race", "--train_step=-1", "--train_step ... 1 ... -1"),
+        ("run_pretraining", "--learning_rate=x", "--learning_rate=x"),
+        ("make_config", "--size=medium", "--size=medium"),
+        ("create_pretraining_data", "--ngram=three", "--ngram=three"),
+        ("create_pretraining_data", "--ngram=0", "--ngram ... 1"),
+        ("train_sentencepiece", "--vocab_size=30k", "--vocab_size=30k"),
+        ("export_checkpoints", "--export_format=pt", "--export_format=pt"),
+        ("export_to_tfhub", "--export_type=x", "--export_type=x"),
+        ("predict", "--top_k=all", "--top_k=all"),
+        ("run_race", "--do_train=perhaps", "--do_train=perhaps"),
     ],
 )
 def test_a_bad_value_comes_before_what_is_not_given(script, words, message, launched):
-    assert message in answer_to(script, launched, *words.split())
+    assert_names(answer_to(script, launched, *words.split()), message)
 
 
 @pytest.mark.parametrize(
@@ -100,13 +103,23 @@ def test_hints_name_the_command_as_it_was_called(words, expected, monkeypatch):
 )
 def test_a_vocabulary_that_another_one_replaces_is_named(script, words, launched):
     done = launched(module_of(script), "--spm_model_file=a", "--vocab_file=b", *words.split())
-    assert "--vocab_file=b is not used, as there is a --spm_model_file" in done.stderr
+    assert_names(done.stderr, "--vocab_file=b ... --spm_model_file")
 
 
 def test_commands_are_those_of_the_package():
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    scripts = re.findall(r'^(albert-[\w-]+) = "(?:albert_tf\.cli\.)?(\w+):run"$', text, re.M)
+    scripts = re.findall(
+        r'^(albert-[\w-]+) = "albert_tf(?:\.cli|_scripts)\.(\w+):run"$', text, re.M
+    )
     assert {script: command for command, script in scripts} == COMMANDS
+
+
+def test_version(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["albert-spm", "--input_file=none", "--version"])
+    with no_flags(), pytest.raises(SystemExit) as ended:
+        module_of("train_sentencepiece").run()
+    assert capsys.readouterr().out == f"albert_tf {albert_tf.__version__}\n"
+    assert ended.value.code == 0
 
 
 def test_help_names_the_command_as_it_was_called(monkeypatch, capsys):
@@ -144,148 +157,139 @@ GLUE = ("--task_name=rte", "--data_dir={here}")
 DATA = ("--output_file={here}/x.tfrecord", "--vocab_file={here}/vocab.txt")
 RECORDS = (CONFIG, "--output_dir={here}/out")
 EXPORT = ("--export_path={here}/export",)
-NO_FILE = "there is no such file"
 VOCABULARY = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n"
 CONFIG_TEXT = AlbertConfig(
     vocab_size=5, hidden_size=8, num_attention_heads=2, intermediate_size=8
 ).to_json_string()
 MISTAKES_OF = {  # script -> rows of words and a part of the answer
     "run_classifier": [
-        ((*GLUE, "--output_dir="), "--output_dir is empty: give a path, such as ./output_dir"),
-        ((*GLUE, *TRAIN, "--export_dir="), "--export_dir is empty"),
-        ((*GLUE, *TRAIN, "--vocab_file=none", CONFIG), "--vocab_file=none: " + NO_FILE),
-        ((*GLUE, *TRAIN, "--albert_config_file=none"), "config_file=none: " + NO_FILE),
-        ((*GLUE, *TRAIN, "--albert_config_file={here}"), "is a directory: give a"),
-        ((*GLUE, *TRAIN, "--albert_config_file={here}/bad.json"), "is not JSON"),
-        ((*GLUE, *TRAIN, "--albert_config_file={here}/list.json"), "one JSON object"),
-        ((*GLUE, *TRAIN, "--albert_config_file={here}/no.json"), "no.json: "),
-        ((*GLUE, *TRAIN, *MODEL), "no weights to start from: give --init_checkpoint"),
-        ((*GLUE, *TRAIN, "--allow_random_init"), "give --albert_config_file or"),
-        ((*GLUE, *TRAIN, CONFIG, "--allow_random_init"), "give --spm_model_file or"),
-        ((*GLUE, *TRAIN, *MODEL, "--init_checkpoint=none"), "--init_checkpoint=none:"),
-        ((*GLUE, *TRAIN, "--albert_hub_module_handle=none"), "is not a directory"),
-        ((*GLUE, *TRAIN, *FRESH, "--data_dir=none"), "--data_dir=none is not a directory"),
-        ((*GLUE, *TRAIN, *FRESH, "--data_dir={here}/vocab.txt"), "is a file: give"),
-        ((*GLUE, *TRAIN, *FRESH, "--task_name=SST2"), "Did you mean sst-2?"),
-        ((*GLUE, *TRAIN, *FRESH, "--max_seq_length=4"), "must be at least 5"),
-        ((*GLUE, *TRAIN, *FRESH, "--export_tflite"), "--export_tflite does nothing without"),
+        ((*GLUE, "--output_dir="), "--output_dir ... ./output_dir"),
+        ((*GLUE, *TRAIN, "--export_dir="), "--export_dir"),
+        ((*GLUE, *TRAIN, "--vocab_file=none", CONFIG), "--vocab_file=none"),
+        ((*GLUE, *TRAIN, "--albert_config_file=none"), "config_file=none"),
+        ((*GLUE, *TRAIN, "--albert_config_file={here}"), "--albert_config_file="),
+        ((*GLUE, *TRAIN, "--albert_config_file={here}/bad.json"), "JSON"),
+        ((*GLUE, *TRAIN, "--albert_config_file={here}/list.json"), "JSON"),
+        ((*GLUE, *TRAIN, "--albert_config_file={here}/no.json"), "no.json"),
+        ((*GLUE, *TRAIN, *MODEL), "--init_checkpoint"),
+        ((*GLUE, *TRAIN, "--allow_random_init"), "--albert_config_file"),
+        ((*GLUE, *TRAIN, CONFIG, "--allow_random_init"), "--spm_model_file"),
+        ((*GLUE, *TRAIN, *MODEL, "--init_checkpoint=none"), "--init_checkpoint=none"),
+        ((*GLUE, *TRAIN, "--albert_hub_module_handle=none"), "--albert_hub_module_handle=none"),
+        ((*GLUE, *TRAIN, *FRESH, "--data_dir=none"), "--data_dir=none"),
+        ((*GLUE, *TRAIN, *FRESH, "--data_dir={here}/vocab.txt"), "--data_dir="),
+        ((*GLUE, *TRAIN, *FRESH, "--task_name=SST2"), "sst-2"),
+        ((*GLUE, *TRAIN, *FRESH, "--max_seq_length=4"), "5"),
+        ((*GLUE, *TRAIN, *FRESH, "--export_tflite"), "--export_tflite"),
         (
             (*GLUE, *TRAIN, *FRESH, "--export_dir=a", "--card_file={here}/latin.md"),
-            "latin.md: not UTF-8 text",
+            "latin.md ... UTF-8",
         ),
-        ((*GLUE, *TRAIN, *FRESH, "--glue_submission_dir=a"), "nothing without --do_predict"),
-        ((*GLUE, *TRAIN, *FRESH, "--id_column=a"), "--id_column does nothing"),
-        ((*GLUE, *TRAIN, *FRESH, "--text_column=a"), "for --task_name=tsv"),
-        ((*GLUE, *TRAIN, *FRESH, "--profile_steps=9"), "must be first:last"),
-        (
-            (*GLUE, *TRAIN, *FRESH, "--steps_per_loop=5", "--iterations_per_loop=7"),
-            "--iterations_per_loop=7 and --steps_per_loop=5 are the same setting",
-        ),
-        ((*GLUE, *PREDICT, *MODEL), "/ou does not exist, so it holds no"),
-        ((*GLUE, *PREDICT, *MODEL, "--output_dir={here}"), "holds no checkpoint to"),
-        ((*GLUE, *PREDICT, "--albert_hub_module_handle={here}"), "holds no checkpoint to"),
-        ((*PREDICT, "--predict_file=none", "--init_checkpoint={here}"), "file=none: "),
+        ((*GLUE, *TRAIN, *FRESH, "--glue_submission_dir=a"), "--do_predict"),
+        ((*GLUE, *TRAIN, *FRESH, "--text_column=a"), "--task_name=rte ... tsv"),
+        ((*GLUE, *TRAIN, *FRESH, "--profile_steps=9"), "first:last"),
+        ((*GLUE, *PREDICT, *MODEL), "/ou"),
+        ((*GLUE, *PREDICT, *MODEL, "--output_dir={here}"), "--output_dir="),
+        ((*GLUE, *PREDICT, "--albert_hub_module_handle={here}"), "--output_dir="),
     ],
     "run_race": [
-        (("--data_dir={here}", "--output_dir="), "--output_dir is empty"),
-        ((*TRAIN, "--data_dir={here}", "--export_dir="), "--export_dir is empty"),
-        ((*TRAIN, *FRESH, "--data_dir=none"), "--data_dir=none is not a directory"),
+        (("--data_dir={here}", "--output_dir="), "--output_dir"),
+        ((*TRAIN, "--data_dir={here}", "--export_dir="), "--export_dir"),
+        ((*TRAIN, *FRESH, "--data_dir=none"), "--data_dir=none"),
         ((*TRAIN, *FRESH, "--data_dir={here}", "--max_qa_length=510"), "--max_qa_length=510"),
-        ((*TRAIN, "--data_dir={here}", "--high_only", "--middle_only"), "exclude each other"),
-        ((*TRAIN, *FRESH, "--data_dir={here}", "--dropout_prob=1"), "--dropout_prob must be"),
-        ((*PREDICT, "--data_dir={here}", "--nodo_train"), "/ou does not exist"),
-        ((*PREDICT, "--data_dir={here}", "--seed=-1"), "--seed must be at least 0 and at most 4"),
+        (
+            (*TRAIN, "--data_dir={here}", "--high_only", "--middle_only"),
+            "--high_only",
+        ),
+        ((*TRAIN, *FRESH, "--data_dir={here}", "--dropout_prob=1"), "--dropout_prob"),
+        ((*PREDICT, "--data_dir={here}", "--nodo_train"), "/ou"),
+        ((*PREDICT, "--data_dir={here}", "--seed=-1"), "--seed ... 0 ... -1"),
     ],
     "run_squad": [
-        (("--output_dir=",), "--output_dir is empty"),
-        ((*TRAIN, "--export_dir="), "--export_dir is empty"),
-        ((*TRAIN, *FRESH), "--do_train needs --train_file"),
-        ((*TRAIN, *FRESH, "--train_file=none"), "--train_file=none: " + NO_FILE),
-        ((*TRAIN, *FRESH, "--train_file={here}"), "is a directory: give a file"),
+        (("--output_dir=",), "--output_dir"),
+        ((*TRAIN, "--train_file=x", "--export_dir="), "--export_dir"),
+        ((*TRAIN, *FRESH), "--do_train ... --train_file"),
+        ((*TRAIN, *FRESH, "--train_file=none"), "--train_file=none"),
+        ((*TRAIN, *FRESH, "--train_file={here}"), "--train_file="),
         ((*TRAIN, *FRESH, "--train_file={here}/bad.json", "--doc_stride=400"), "_stride=400"),
-        ((*PREDICT, *MODEL, "--predict_file={here}/bad.json"), "/ou does not exist"),
-        ((*PREDICT, "--predict_file={here}/bad.json", "--ensemble_dirs=a,b"), "_dirs=a is not a"),
-        ((*PREDICT, "--predict_file=x", "--null_score_diff_threshold=nan"), "be a number"),
+        ((*PREDICT, *MODEL, "--predict_file={here}/bad.json"), "/ou"),
+        ((*PREDICT, "--predict_file={here}/bad.json", "--ensemble_dirs=a,b"), "_dirs=a"),
+        (
+            (*PREDICT, "--predict_file=x", "--null_score_diff_threshold=nan"),
+            "_diff_threshold ... nan",
+        ),
     ],
     "run_pretraining": [
-        ((*RECORDS, "--input_file=x", "--output_dir="), "--output_dir is empty"),
-        ((*RECORDS, "--input_file=none*"), "--input_file: no file matches 'none*'"),
-        ((*RECORDS, "--input_file={here}/*", "--eval_input_file=none"), "matches 'none'"),
-        ((*RECORDS, "--input_file={here}/*", "--init_checkpoint=none"), "=none: there"),
-        ((*RECORDS, "--input_file={here}/*", CONFIG[:-4]), NO_FILE),
-        ((*RECORDS, "--input_file={here}/*", "--masked_lm_budget=0.1"), "needs a voc"),
-        ((*RECORDS, "--input_file={here}/*", "--init_from_group0"), "without --init_check"),
+        ((*RECORDS, "--input_file=x", "--output_dir="), "--output_dir"),
+        ((*RECORDS, "--input_file=none*"), "--input_file ... 'none*'"),
+        ((*RECORDS, "--input_file={here}/*", "--eval_input_file=none", "--do_eval"), "'none'"),
+        ((*RECORDS, "--input_file={here}/*", "--init_checkpoint=none"), "=none"),
+        ((*RECORDS, "--input_file={here}/*", CONFIG[:-4]), "--albert_config_file="),
+        ((*RECORDS, "--input_file={here}/*", "--masked_lm_budget=0.1"), "--spm_model_file"),
+        ((*RECORDS, "--input_file={here}/*", "--init_from_group0"), "--init_check"),
+        ((*RECORDS, "--input_file={here}/*", "--ngram=2"), "--ngram ... --mask"),
         (
-            (*RECORDS, "--input_file={here}/*", "--steps_per_loop=5", "--iterations_per_loop=7"),
-            "--iterations_per_loop=7 and --steps_per_loop=5",
+            (*RECORDS, "--input_file={here}/*", "--nodo_whole_word_mask"),
+            "--masked",
         ),
-        ((*RECORDS, "--input_file={here}/*", "--ngram=2"), "--ngram does nothing without --mask"),
-        (
-            (*RECORDS, "--input_file={here}/*", "--favor_shorter_ngram"),
-            "does nothing without --masked",
-        ),
-        (
-            (*RECORDS, "--input_file={here}/*", "--do_whole_word_mask"),
-            "does nothing without --masked",
-        ),
-        ((*RECORDS, "--input_file=x", "--nodo_train"), "nothing to do: give --do_train"),
+        ((*RECORDS, "--input_file=x", "--nodo_train"), "--do_train"),
         (
             (*RECORDS, "--input_file={here}/*", "--nodo_train", "--do_eval"),
-            "out does not exist, so it holds no checkpoint to evaluate",
+            "--output_dir= ... /out",
         ),
     ],
     "create_pretraining_data": [
-        ((*DATA, "--input_file=none"), "--input_file: no file matches 'none'"),
-        ((*DATA, "--input_file={here}/*", "--vocab_file=none"), NO_FILE),
-        ((*DATA, "--input_file={here}/*", "--dupe_factor=0"), "at least 1"),
-        ((*DATA[:1], "--input_file={here}/*"), "needs a vocabulary: give --spm"),
-        ((*DATA, "--input_file={here}/*", "--document_per_line"), "is for --in"),
+        ((*DATA, "--input_file=none"), "--input_file ... 'none'"),
+        ((*DATA, "--input_file={here}/*", "--vocab_file=none"), "--vocab_file=none"),
+        ((*DATA, "--input_file={here}/*", "--dupe_factor=0"), "1"),
+        ((*DATA[:1], "--input_file={here}/*"), "--spm"),
+        ((*DATA, "--input_file={here}/*", "--document_per_line"), "--in"),
     ],
     "train_sentencepiece": [
-        (("--input_file=none", "--model_prefix=x"), "no file matches 'none'"),
-        (("--input_file={here}/*", "--model_prefix=x/"), "--model_prefix=x/: give a name for the"),
+        (("--input_file=none", "--model_prefix=x"), "'none'"),
+        (("--input_file={here}/*", "--model_prefix=x/"), "--model_prefix=x/"),
         (
             ("--input_file={here}/*", "--model_prefix="),
-            "--model_prefix=: give a name for the files",
+            "--model_prefix=",
         ),
         (("--input_file=x", "--model_prefix=x", "--vocab_size=2"), "--vocab_size"),
     ],
     "minimal_pairs": [
-        (("--model=none", "--input_file={here}/*"), "--model=none: there is no such"),
-        (("--model={here}", "--input_file=none"), "--input_file: no file matches"),
+        (("--model=none", "--input_file={here}/*"), "--model=none"),
+        (("--model={here}", "--input_file=none"), "--input_file"),
         (
             ("--model={here}", "--input_file={here}/*", "--output_file={here}"),
-            "is a directory: give a file",
+            "--output_file=",
         ),
     ],
     "make_config": [
-        (("--vocab=none",), "--vocab=none: " + NO_FILE),
-        (("--vocab={here}",), "is a directory: give a file"),
+        (("--vocab=none",), "--vocab=none"),
+        (("--vocab={here}",), "--vocab="),
     ],
     "export_checkpoints": [
-        (("--albert_directory={here}/model", "--export_path="), "--export_path is empty"),
-        ((*EXPORT, "--albert_directory="), "--albert_directory is empty"),
-        ((*EXPORT, "--albert_directory={here}/vocab.txt"), "is a file: give a"),
-        ((*EXPORT, "--albert_directory=none"), "--albert_directory=none is not a dir"),
-        ((*EXPORT, "--albert_directory={here}/empty"), "holds no albert_config.json: put"),
-        ((*EXPORT, "--albert_directory={here}/model"), "no checkpoint at "),
-        ((*EXPORT, "--albert_directory={here}/bad"), "is not JSON"),
+        (("--albert_directory={here}/model", "--export_path="), "--export_path"),
+        ((*EXPORT, "--albert_directory="), "--albert_directory"),
+        ((*EXPORT, "--albert_directory={here}/vocab.txt"), "--albert_directory="),
+        ((*EXPORT, "--albert_directory=none"), "--albert_directory=none"),
+        ((*EXPORT, "--albert_directory={here}/empty"), "albert_config.json"),
+        ((*EXPORT, "--albert_directory={here}/model"), "model.ckpt-best"),
+        ((*EXPORT, "--albert_directory={here}/bad"), "JSON"),
     ],
     "export_to_tfhub": [
-        (("--albert_directory={here}/model", "--export_path="), "--export_path is empty"),
-        ((*EXPORT, "--albert_directory="), "--albert_directory is empty"),
-        ((*EXPORT, "--albert_directory={here}/bad"), "is not JSON"),
-        ((*EXPORT, "--albert_directory={here}/vocab.txt"), "is a file: give a"),
-        ((*EXPORT, "--albert_directory={here}/model"), "no checkpoint at "),
-        ((*EXPORT, "--albert_directory={here}", "--max_seq_length=9"), "is for --export"),
+        (("--albert_directory={here}/model", "--export_path="), "--export_path"),
+        ((*EXPORT, "--albert_directory="), "--albert_directory"),
+        ((*EXPORT, "--albert_directory={here}/bad"), "JSON"),
+        ((*EXPORT, "--albert_directory={here}/vocab.txt"), "--albert_directory="),
+        ((*EXPORT, "--albert_directory={here}/model"), "model.ckpt-best"),
+        ((*EXPORT, "--albert_directory={here}", "--max_seq_length=9"), "--export"),
     ],
     "predict": [
-        ((), "give --saved_model, an export, or --model"),
-        (("--saved_model=none", "--text=a"), "--saved_model=none is not a directory"),
-        (("--model=none", "--text=a"), "--model=none: there is no such checkpoint or"),
-        (("--model={here}", "--input_file=none"), "--input_file=none: " + NO_FILE),
-        (("--model={here}", "--text=a", "--spm_model_file=none"), "_file=none: " + NO_FILE),
-        (("--model={here}", "--text=a", "--albert_config_file={here}/bad.json"), "is not JSON"),
+        ((), "--saved_model ... --model"),
+        (("--saved_model=none", "--text=a"), "--saved_model=none"),
+        (("--model=none", "--text=a"), "--model=none"),
+        (("--model={here}", "--input_file=none"), "--input_file=none"),
+        (("--model={here}", "--text=a", "--spm_model_file=none"), "_file=none"),
+        (("--model={here}", "--text=a", "--albert_config_file={here}/bad.json"), "JSON"),
     ],
 }
 MISTAKES = [(script, *row) for script, rows in MISTAKES_OF.items() for row in rows]
@@ -319,7 +323,8 @@ def said_without_tensorflow(tmp_path_factory):
 def test_mistakes_are_answered_before_tensorflow_is_imported(number, said_without_tensorflow):
     script, _, message = MISTAKES[number]
     line, code = said_without_tensorflow[number]
-    assert line.startswith(f"{script}: error: ") and message in line
+    assert line.startswith(f"{script}: error: ")
+    assert_names(line, message)
     assert code == "exit code 1"
 
 
@@ -351,6 +356,7 @@ def valid(tmp_path):
         "predict": {"model": tmp_path, "text": "a"},
         "minimal_pairs": {"model": tmp_path, "input_file": text},
         "make_config": {"vocab": vocabulary, "output_file": tmp_path / "config.json"},
+        "download_model": {"model": "base", "address": "http://127.0.0.1:1"},
         "export_to_tfhub": export,
         "export_checkpoints": export,
         "train_sentencepiece": {"input_file": text, "model_prefix": tmp_path / "spm"},

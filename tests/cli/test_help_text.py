@@ -6,8 +6,8 @@ import re
 import pytest
 
 import run_race
-from albert_tf.tasks import glue
 from tests import ROOT
+from tests.errors import assert_error
 from tests.processes import run_python
 
 SCRIPTS = sorted(path.stem for path in ROOT.glob("*.py"))
@@ -31,14 +31,14 @@ def test_help_describes_every_flag_once_and_does_not_import_tensorflow(helps):
     for name, done in helps.items():
         assert done.returncode == 0 and not done.stderr, name
         flags = re.findall(r"^  --(\S+?)(?:=\S+)?\n {6}\S", done.stdout, re.MULTILINE)
-        assert len(flags) == len(set(flags)) > 3, name
-        assert "Required." in done.stdout or name == "predict", name
+        assert len(flags) == len(set(flags)) > 2, name
+        assert "Required." in done.stdout or name in ("predict", "download_model"), name
 
 
 def test_help_says_when_a_flag_is_required(helps):
     words = " ".join(helps["run_classifier"].stdout.split())
-    exception = "Required, except to predict --predict_file or to export."
-    assert words.count(exception) == 2 and words.count("Required.") == 1
+    condition = "Required for --do_train and --do_eval and --do_predict."
+    assert words.count(condition) == 2 and words.count("Required.") == 1
 
 
 def test_flags_stand_under_their_subject(helps):
@@ -48,38 +48,21 @@ def test_flags_stand_under_their_subject(helps):
     assert text.index("Optimizer:") < text.index("--beta_1=X") < text.index("Export:")
     run_part = text[text.index("What to do:") :]
     assert run_part.splitlines()[1] == "  --output_dir=TEXT"  # required ones first
-    assert "  --optimizer=adamw|lamb\n      Optimizer. Default: adamw.\n" in text
+    assert "  --optimizer=adamw|lamb|muon\n      Optimizer. Default: adamw.\n" in text
     assert "  --[no]do_train\n      Train. Default: false.\n" in text
     assert "--ensemble_dirs=A,B,..." in text and "[]" not in text
-
-
-def test_the_tasks_of_glue_are_named(helps):
-    assert all(task in helps["run_classifier"].stdout for task in glue.TASKS)
-
-
-def test_how_to_call_a_script_is_shown(helps):
-    assert "pairs.tsv >" in helps["predict"].stdout and "--options=TEXT" in helps["predict"].stdout
 
 
 @pytest.mark.parametrize(
     "words, line",
     [
-        ((), "--data_dir, --output_dir must be given. --help describes all flags"),
-        (
-            ("--data_dir=x", "--output_di=y"),
-            "Unknown command line flag 'output_di'. Did you mean: output_dir ? --help describes "
-            "all flags",
-        ),
-        (
-            ("--data_dir=x", "--output_dir=y", "--train_step=few"),
-            "--train_step=few is not a whole number. --help describes all flags",
-        ),
-        (
-            ("--data_dir=x", "--output_dir=y", "--learning_rate=1e-5x"),
-            "--learning_rate=1e-5x is not a number. --help describes all flags",
-        ),
+        ((), "--data_dir, --output_dir ... --help"),
+        (("--data_dir=x", "--output_di=y"), "'output_di' ... output_dir ... --help"),
+        (("--data_dir=x", "--output_dir=y", "--train_step=few"), "--train_step=few ... --help"),
+        (("--data_dir=x", "--output_dir=y", "--learning_rate=1e-5x"), "--learning_rate=1e-5x"),
     ],
 )
 def test_mistakes_in_flags_take_one_line(words, line, launched):
     done = launched(run_race, *words)
-    assert (done.returncode, done.stderr) == (1, f"run_race: error: {line}\n")
+    assert done.stderr.startswith("run_race: error: ")
+    assert_error(done, line)

@@ -10,23 +10,27 @@ import tensorflow as tf
 import create_pretraining_data
 from albert_tf import locks, options
 from albert_tf.cli import launch
-from albert_tf.errors import UserError, one_line
+from albert_tf.errors import one_line
 from albert_tf.training import devices, runs
+from tests.errors import refuses
 from tests.processes import run_python
 
 
 @pytest.mark.parametrize(
     ("outputs", "message"),
     [
-        ({"output_file": ""}, "--output_file is empty"),
-        ({"heldout_output_file": ","}, "--heldout_output_file is empty"),
-        ({"heldout_output_file": "a@0"}, "--heldout_output_file=a@0: from 1 to"),
+        ({"output_file": ""}, "--output_file"),
+        ({"heldout_fraction": 0.5, "heldout_output_file": ","}, "--heldout_output_file"),
+        (
+            {"heldout_fraction": 0.5, "heldout_output_file": "a@0"},
+            "--heldout_output_file=a@0 ... 1",
+        ),
     ],
 )
 def test_bad_names_of_output_files_are_refused(run_main, tmp_path, outputs, message):
     (tmp_path / "x").write_text("")
     flags = {"input_file": tmp_path / "x", "spm_model_file": tmp_path / "x", "output_file": "y"}
-    with pytest.raises(UserError, match=message):
+    with refuses(message):
         run_main(create_pretraining_data, **flags | outputs)
 
 
@@ -71,7 +75,7 @@ def test_what_a_run_locks_and_gives_up(parts, names, tmp_path):
 def test_who_may_work_next_to_whom(purpose, parts, refused, tmp_path):
     expected = contextlib.nullcontext()
     if refused:
-        expected = pytest.raises(UserError, match=f"is {purpose} there")
+        expected = refuses(purpose)
     with locks.locked(str(tmp_path), purpose):
         with expected, locked(tmp_path, parts):
             assert not refused

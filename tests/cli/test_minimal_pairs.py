@@ -7,16 +7,16 @@ import pytest
 
 import albert_tf
 from albert_tf.cli import minimal_pairs
-from albert_tf.errors import UserError
 from albert_tf.model import encoder, heads
-from tests.api import sources
+from tests import tiny
+from tests.errors import refuses
 
 pytestmark = pytest.mark.usefixtures("eagerly")
 
 
 @pytest.fixture(scope="module")
 def release(tmp_path_factory):
-    return sources.write_release(tmp_path_factory.mktemp("release"))
+    return tiny.write_release(tmp_path_factory.mktemp("release"))
 
 
 def test_a_table_and_json(release, run_main, tmp_path, capsys):
@@ -27,14 +27,14 @@ def test_a_table_and_json(release, run_main, tmp_path, capsys):
     flags = {"model": release, "input_file": tmp_path / "*.tsv"}
     run_main(minimal_pairs, **flags, output_file=tmp_path / "out.json")
     table = capsys.readouterr().out
-    figures = json.loads((tmp_path / "out.json").read_text())
+    metrics = json.loads((tmp_path / "out.json").read_text())
     loaded = albert_tf.load(release)
     right = [
         loaded.score(a)["log_prob"] > loaded.score(b)["log_prob"]
         for a, b in zip(good, bad, strict=True)
     ]
-    assert [figures["paradigms"][name]["correct"] for name in "012"] == right
-    assert figures["overall"]["accuracy"] == pytest.approx(sum(right) / 3)
+    assert [metrics["paradigms"][name]["correct"] for name in "012"] == right
+    assert metrics["overall"]["accuracy"] == pytest.approx(sum(right) / 3)
     assert f"all pairs  {100 * sum(right) / 3:8.1f}" in table and "Loaded" not in table
     capsys.readouterr()
     run_main(minimal_pairs, **flags)
@@ -46,14 +46,14 @@ def test_a_table_and_json(release, run_main, tmp_path, capsys):
     [(heads.ClassificationModel, {"num_outputs": 2}), (encoder.AlbertModel, {})],
 )
 def test_a_model_without_masked_lm_head(kind, options, run_main, tmp_path):
-    sources.write_release(tmp_path, kind, **options)
+    tiny.write_release(tmp_path, kind, **options)
     (tmp_path / "pairs.tsv").write_text("a\tb\n")
-    with pytest.raises(UserError, match="has no masked-lm head, which minimal_pairs needs"):
+    with refuses("minimal_pairs"):
         run_main(minimal_pairs, model=tmp_path, input_file=tmp_path / "pairs.tsv")
 
 
 def test_a_sentence_that_is_too_long(release, run_main, tmp_path):
     path = tmp_path / "pairs.txt"
     path.write_text("of\nthe\nof " + "of " * 20 + "\nthe\n")
-    with pytest.raises(UserError, match=r"pairs.txt, line 3 has 21 pieces, but max_seq_length=16"):
+    with refuses("pairs.txt, line 3 ... 21 ... max_seq_length=16"):
         run_main(minimal_pairs, model=release, input_file=path, max_seq_length=16)

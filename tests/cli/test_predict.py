@@ -2,7 +2,6 @@
 """predict.py, on small SavedModels made by hand; tests/publish/test_serving.py has real exports."""
 
 import json
-import re
 import shutil
 import subprocess
 import sys
@@ -14,9 +13,9 @@ import tensorflow as tf
 import tensorflow_text
 
 from albert_tf import progress
-from albert_tf.cli import predict, predict_exports
-from albert_tf.errors import UserError
+from albert_tf.cli import predict, predict_examples, predict_exports
 from tests import ROOT
+from tests.errors import assert_error, assert_names, refuses
 
 TEXT = tf.TensorSpec([None], tf.string)
 PAIR = {"text": TEXT, "text_pair": TEXT}
@@ -112,30 +111,34 @@ def test_line_n_belongs_to_line_n(classifier, run, batch_size):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        (b"a\tb\xff", "line 2: not UTF-8"),
-        (b"\xff\xfea\0\t\0b\0", "line 2: not UTF-8"),
-        (b"one column", "2 columns are expected, with tabs between them: text, text_pair"),
-        (b"{broken", "line 2 is not JSON"),
-        (b'{"text": ' + b"[" * 100_000, "line 2 is not usable JSON: it is nested too deeply"),
-        (b'{"text": "a", "id": ' + b"9" * 5000 + b"}", "line 2 is not JSON: Exceeds the limit"),
-        (b'{"text": "a", "id": 1e999}', "line 2: 'id' holds a number that is not finite"),
-        (b'{"text": "a", "id": NaN}', "line 2 is not JSON: it holds NaN"),
-        (b'{"text": "\\ud800"}', r"line 2: 'text' is not valid Unicode. Received: '\ud800'"),
-        (b'{"text": "a", "\\udfff": 1}', r"line 2: '\udfff' is not valid Unicode"),
-        (b'{"text_pair": "b"}', "line 2: this model takes text, text_pair. Missing: text"),
-        (b'{"text": "a"}', "line 2: this model takes text, text_pair. Missing: text_pair"),
-        (b'{"text": "a", "question": "b"}', "line 2: this model takes text, text_pair. Not taken"),
-        (b'{"text": "a", "txt_pair": "b"}', "Is the key 'txt_pair' meant as text_pair?"),
-        (b'{"Text": "a"}', "Is the key 'Text' meant as text?"),
-        (b'{"text": "a", "label": 1}', "which has a key 'label' itself: rename this one"),
-        (b'{"text": 5, "text_pair": "b"}', "line 2: text must be text. Received: 5"),
-        (b'{"text": ["a"], "text_pair": "b"}', "line 2: text must be text. Received: ['a']"),
+        (b"a\tb\xff", "line 2 ... UTF-8"),
+        (b"\xff\xfea\0\t\0b\0", "line 2 ... UTF-8"),
+        (b"one column", "2 ... text_pair"),
+        (b"{broken", "line 2 ... JSON"),
+        (b'{"text": ' + b"[" * 100_000, "line 2 ... JSON"),
+        (b'{"text": "a", "id": ' + b"9" * 5000 + b"}", "line 2 ... JSON"),
+        (b'{"text": "a", "id": 1e999}', "line 2 ... 'id'"),
+        (b'{"text": "a", "id": NaN}', "line 2 ... JSON ... NaN"),
+        (b'{"text": "\\ud800"}', "line 2 ... 'text' ... '\\ud800'"),
+        (b'{"text": "a", "\\udfff": 1}', "line 2 ... '\\udfff'"),
+        (b'{"text_pair": "b"}', "line 2 ... text_pair"),
+        (b'{"text": "a"}', "line 2 ... text_pair"),
+        (b'{"text": "a", "question": "b"}', "line 2 ... text_pair"),
+        (b'{"text": "a", "txt_pair": "b"}', "'txt_pair' ... text_pair"),
+        (b'{"Text": "a"}', "'Text'"),
+        (b'{"text": "a", "label": 1}', "'label'"),
+        (b'{"text": 5, "text_pair": "b"}', "line 2 ... 5"),
+        (b'{"text": ["a"], "text_pair": "b"}', "line 2 ... ['a']"),
+        (b'{"text": " ", "text_pair": "b"}', "line 2 ... text ... ' '"),
+        (b'{"text": "\\u200b", "text_pair": "b"}', "line 2 ... text"),
+        (b"\tb", "line 2 ... text ... ''"),
     ],
 )
 def test_lines_that_are_no_examples(line, message, classifier, run, tmp_path):
-    with pytest.raises(UserError, match=re.escape(message)) as caught:
+    with refuses(message) as caught:
         run(classifier, b"a\tb\r\n" + line + b"\n")
-    assert "in.txt, line 2" in str(caught.value) and "\n" not in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert_names(str(caught.value), "in.txt, line 2")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.txt"]
 
 
@@ -156,6 +159,11 @@ def test_progress_is_the_shared_one(classifier, run, monkeypatch):
 def test_a_nul_is_part_of_the_text(classifier, run):
     lines = run(classifier, b"a\0\tb\0\n" + rb'{"text": "a\u0000", "text_pair": ""}')
     assert [json.loads(line)["label"] for line in lines] == ["yes", "yes"]
+
+
+def test_lines_that_end_in_carriage_returns(classifier, run):
+    lines = run(classifier, b"a\tb\rab\tc\r")
+    assert [json.loads(line)["label"] for line in lines] == ["yes", "no"]
 
 
 def test_columns_by_name(classifier, run):
@@ -212,6 +220,19 @@ def test_a_first_line_that_is_an_example_all_the_same(classifier, run):
             b'7\ta, "b"\tc\n8\ttwo lines\td\n',
             {"text_column": 1, "text_pair_column": 2, "id_column": 0},
         ),
+        ("in.csv", b'id;text;text_pair\n7;"a, ""b""";c\n8;two,lines;d\n', {}),
+        ("in.txt", b'id|text|text_pair\n7|a, "b"|c\n8|two,lines|d\n', {}),
+        ("in.tsv", b'id\ttext\ttext_pair\n7\t"a, ""b"""\tc\n8\ttwo lines\td\n', {}),
+        (
+            "in.csv",
+            b'0,1,2\n7,"a, ""b""",c\n8,two lines,d\n',
+            {"text_column": 1, "text_pair_column": 2, "id_column": 0},
+        ),
+        (
+            "in.txt",
+            b'id#text#text_pair\n7#a, "b"#c\n8#two lines#d\n',
+            {"delimiter": "#"},
+        ),
     ],
 )
 def test_tables(name, content, flags, classifier, run_main, tmp_path):
@@ -223,45 +244,143 @@ def test_tables(name, content, flags, classifier, run_main, tmp_path):
     assert (first["label"], second["label"]) == ("no", "yes")
 
 
+@pytest.mark.parametrize("text", ["a;b", "a,b", "a|b", '"a", b', '"a;b"'])
+def test_a_text_with_separators_is_no_table(text, classifier, run):
+    (line,) = run(classifier, f"{text}\tc\n".encode())
+    assert json.loads(line)["label"] == ("yes" if len(text) % 2 else "no")
+
+
+def test_flags_of_several_examples(classifier, run_main, tmp_path):
+    out = tmp_path / "out.jsonl"
+    run_main(predict, saved_model=classifier, output_file=out, text=["a", "ab"], text_pair=["b"])
+    assert [json.loads(line)["label"] for line in out.read_text().splitlines()] == ["yes", "no"]
+    for pairs in (["b", "c", "d"], ["b"] * 3):
+        with refuses("2 times --text ... 3 times --text_pair"):
+            run_main(predict, saved_model=classifier, text=["a", "b"], text_pair=pairs)
+
+
+@pytest.mark.parametrize(
+    ("content", "flags", "columns"),
+    [
+        (b"id,Review,Reply\n7,a,b\n8,ab,c\n", {}, ("Review", "Reply")),
+        (b"id;Review;Reply\n7;a;b\n8;ab;c\n", {}, ("Review", "Reply")),
+        (b'{"id": 7, "Review": "a", "Reply": "b"}\n{"Review": "ab", "Reply": "c"}\n', {},
+         ("Review", "Reply")),
+        (b'{"id": 7, "Review": "a", "Reply": "b"}\n{"Review": "ab", "Reply": "c"}\n',
+         {"text_column": "Review", "text_pair_column": "Reply"}, ("x", "y")),
+        (b"7\ta\tb\n8\tab\tc\n", {}, ("1", "2")),
+        (b"7\ta\tb\n8\tab\tc\n", {"id_column": 0}, ("1", "2")),
+        # The names of the inputs come first, and columns that flags name.
+        (b"text\ttext_pair\tReview\tReply\na\tb\t?\t?\nab\tc\t?\t?\n", {}, ("Review", "Reply")),
+        (b"a\tb\nab\tc\n", {}, ("0", "1")),
+        (b"7\ta\tb\n8\tab\tc\n", {"text_column": 1, "text_pair_column": 2}, ("0", "1")),
+    ],
+)  # fmt: skip
+def test_columns_of_the_training(content, flags, columns):
+    texts = dict(zip(("text_column", "text_pair_column"), columns, strict=True))
+    names = predict_examples.INPUTS[:2]
+    model = predict_examples.Model(names, (), (), None, None, of_training=texts)
+    given = {name.removesuffix("_column"): str(column) for name, column in flags.items()}
+    found = [*predict_examples.read(content.splitlines(True), "in.txt", model, given)]
+    assert [tuple(example[0].values()) for example in found] == [("a", "b"), ("ab", "c")]
+    assert found[0][1].get("id") == ("7" if "id_column" in flags else None)
+
+
+def test_options_that_a_question_lacks():
+    names = ("article", "question", "options")
+    model = predict_examples.Model(names, (), (), 4, None, fewest_options=2)
+    lines = [b"a\tq\tx\ty\n", b'{"article": "a", "question": "q", "options": ["x", "y", "z"]}\n']
+    found = [example[0]["options"] for example in predict_examples.read(lines, "in", model)]
+    assert found == [["x", "y"], ["x", "y", "z"]]
+    for options in (["x"], ["x"] * 5):
+        with refuses(f"in ... 2 to 4 ... {len(options)}"):
+            predict_examples.check(dict(zip(names, ("a", "q", options), strict=True)), model, "in")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "texts"),
+    [
+        ("in.txt", "Anna\nMeyer\n\nlives\n", ["Anna Meyer", "lives"]),
+        ("in.txt", "1\tAnna\tB\n2\tMeyer\tI\n\n1\tlives\tO\n", ["Anna Meyer", "lives"]),
+        ("in.txt", "Anna X B-PER\nMeyer X I-PER\n\nlives X O\n", ["Anna Meyer", "lives"]),
+        ("in.conll", "1\tAnna\n2\tMeyer\n\n1\tlives\n", ["Anna Meyer", "lives"]),
+        ("in.txt", "Anna Meyer\nlives\n", None),
+        ("in.txt", "Anna\n", None),
+        ("in.jsonl", '{"text": "Anna"}\n', None),
+    ],
+)
+def test_a_file_with_a_word_on_each_line(name, content, texts, tmp_path):
+    (tmp_path / name).write_text(content)
+    model = predict_examples.Model(("text",), (), (), None, None, is_of_words=True)
+    model = model._replace(of_training={"text_column": "0"})  # the default, also with an index
+    found = predict_examples.sentences(str(tmp_path / name), model, {})
+    assert texts == (found and [example[0]["text"] for example in found])
+
+
+def test_words_of_json_objects():
+    model = predict_examples.Model(("text",), (), ("words", "labels"), None, None, is_of_words=True)
+    lines = [b'{"tokens": ["Anna", "lives"], "id": 7}\n', b'{"words": ["a"]}', b'{"text": ["b"]}']
+    found = [example[:2] for example in predict_examples.read(lines, "in", model)]
+    assert found == [({"text": "Anna lives"}, {"id": 7}), ({"text": "a"}, {}), ({"text": "b"}, {})]
+
+
+@pytest.mark.parametrize(
+    ("question", "context", "is_swapped"),
+    [
+        ("It was written by a monk.", "Who wrote it?", True),
+        ("它是由一个和尚写的，很久以前。", "谁写的？", True),
+        ("Who wrote it?", "It was written by a monk.", False),
+        ("Who wrote it?", "Who knows?", False),
+        ("Tell me who wrote it", "Was it a monk who wrote this book, or somebody else?", False),
+    ],
+)
+def test_swapped_questions(question, context, is_swapped):
+    model = predict_examples.Model(("question", "context"), (), (), None, None)
+    example = {"question": question, "context": context}
+    if is_swapped:
+        with refuses("in, line 1 ... question ... context"):
+            predict_examples.check(example, model, "in, line 1")
+    else:
+        assert predict_examples.check(example, model, "in, line 1")[0]["question"] == question
+
+
 @pytest.mark.parametrize(
     ("content", "flags", "message"),
     [
-        (b"text\ttext_pair\nab\n", NAMED, "line 2: 1 columns, but the header has 2"),
-        (b"text\ttext_pair\ttext\n", NAMED, "line 1: two columns are named 'text'"),
-        (b"text\ttext_pair\tlabel\n", NAMED, "line 1: other keys are copied to the prediction, wh"),
-        (b"text\ttext_pair\tTexts\n", NAMED, "takes text, text_pair. Is the key 'Texts'"),
-        (b"a\tb\n", NAMED, "line 1: the header has no column text, text_pair; it has a, b"),
-        (b"id\tsentence\n7\ta\n", {}, "line 1: 'id' seems to be the name of a column, and none is"),
-        (b"Label,review\n7,a\n", {}, "line 1: 'Label' seems to be the name of a column"),
-        (b"a\tb\tc\n", {}, "which columns they are, and so does --text_column"),
-        (b"a\tb\n", {"text_column": "a"}, "takes text, text_pair: give --text_pair_column"),
+        (b"text\ttext_pair\nab\n", NAMED, "line 2 ... 1 ... 2"),
+        (b"text\ttext_pair\ttext\n", NAMED, "line 1 ... 'text'"),
+        (b"text\ttext_pair\tlabel\n", NAMED, "line 1"),
+        (b"text\ttext_pair\tTexts\n", NAMED, "text_pair ... 'Texts'"),
+        (b"a\tb\n", NAMED, "line 1 ... text_pair"),
+        (b"a\tb\tc\n", {}, "--text_column"),
+        (b"a\tb\n", {"text_column": "a"}, "text_pair ... --text_pair_column"),
         (
             b"a\tb\n",
             {"text_column": "a", "text_pair_column": "c"},
-            "line 1: the header has no column c; it has a, b",
+            "line 1",
         ),
-        (b"a\tb\n", {"text_column": 0, "text_pair_column": 2}, "2 columns, so none has number 2"),
+        (b"a\tb\n", {"text_column": 0, "text_pair_column": 2}, "2"),
         (
             b'{"text": "a", "text_pair": "b"}\n',
             {"text_column": 0, "text_pair_column": 1, "id_column": 2},
-            "line 1: a line that begins with { is a JSON object",
+            "line 1 ... JSON",
         ),
-        (b"a\tb\n", {"text_column": 0, "text_pair_column": 5}, "none has number 5; the first has"),
+        (b"a\tb\n", {"text_column": 0, "text_pair_column": 5}, "5"),
         (
             b"a\tb\n",
             {"text_column": "a", "text_pair_column": 1, "header": False},
-            "--noheader: there are no names, so give columns by number",
+            "--noheader",
         ),
     ],
 )
 def test_mistakes_in_headers_and_tables(content, flags, message, classifier, run):
-    with pytest.raises(UserError, match=re.escape(message)):
+    with refuses(message):
         run(classifier, content, **flags)
 
 
 @pytest.mark.parametrize("content", [b"", b"\n\r\n"])
 def test_no_example(content, classifier, run, tmp_path):
-    with pytest.raises(UserError, match=r"in.* holds no example"):
+    with refuses(f"{tmp_path}/in"):
         run(classifier, content)
     assert not (tmp_path / "out.jsonl").exists()
 
@@ -298,12 +417,12 @@ def test_embeddings_of_windows_are_always_lists(call, batch_size, run, tmp_path)
     export = save(tmp_path / "export", {"embeddings": (call, QUESTION)})
     lines = run(
         export,
-        b"Who?\tabc\nWho?\ta\nWho?\t\n",
+        b"Who?\tabc\nWho?\ta\nWho?\tab\n",
         predict_batch_size=batch_size,
         embeddings="pooled_output",
     )
     pooled = [json.loads(line)["pooled_output"] for line in lines]
-    assert pooled == [[[1.0, 2.0]] * 3, [[1.0, 2.0]], []]
+    assert pooled == [[[1.0, 2.0]] * 3, [[1.0, 2.0]], [[1.0, 2.0]] * 2]
     lines = run(
         export, b"Who?\tabc\nWho?\ta\n", predict_batch_size=batch_size, embeddings="sequence_output"
     )
@@ -315,7 +434,7 @@ def test_embeddings_of_windows_are_always_lists(call, batch_size, run, tmp_path)
 
 
 def with_line(classifier, run, message):
-    with pytest.raises(UserError, match=message) as caught:
+    with refuses(message) as caught:
         run(classifier, b"a\tb\n")
     assert str(classifier) in str(caught.value) and "\n" not in str(caught.value)
 
@@ -323,10 +442,10 @@ def with_line(classifier, run, message):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"no\nyes\nmaybe\n", "labels.txt must have 2 lines, one for each class. It has 3"),
-        (b"", "labels.txt must have 2 lines, one for each class. It has 1"),
-        (b"no\nno\n", "labels.txt names the class 'no' more than once"),
-        (b"no\nj\xe4\n", "labels.txt: not UTF-8 text; convert"),
+        (b"no\nyes\nmaybe\n", "labels.txt ... 2 ... 3"),
+        (b"", "labels.txt ... 2 ... 1"),
+        (b"no\nno\n", "labels.txt ... 'no'"),
+        (b"no\nj\xe4\n", "labels.txt ... UTF-8"),
     ],
 )
 def test_labels_that_are_not_the_models(content, message, copied, run):
@@ -349,32 +468,32 @@ def test_damaged_files(name, size, copied, run):
     path = copied / name
     content = path.read_bytes()
     path.write_bytes(content[: size if size >= 1 else int(size * len(content))])
-    with_line(copied, run, "cannot be loaded: its files are damaged")
+    with_line(copied, run, str(copied))
 
 
 def test_variables_of_another_export(copied, run, tmp_path):
     other = save(tmp_path / "other", {"text": (classify, PAIR)}, weights=((1.0,), (2.0,)))
     shutil.rmtree(copied / "variables")
     shutil.copytree(other / "variables", copied / "variables")
-    with_line(copied, run, "cannot be loaded: its files are damaged, or not all of one export")
+    with_line(copied, run, str(copied))
 
 
 def test_weights_that_are_no_numbers(run, tmp_path):
     export = save(tmp_path / "nan", {"text": (classify, PAIR)}, weights=((np.nan, 1.0),))
-    with_line(export, run, "gives NaN as probabilities: its weights are damaged")
+    with_line(export, run, "NaN ... probabilities")
 
 
 def test_exports_of_another_kind(run_main, tmp_path):
-    with pytest.raises(UserError, match=r"holds no saved_model\.pb"):
+    with refuses("saved_model.pb"):
         run_main(predict, saved_model=tmp_path, text="a")
     number = {"x": tf.TensorSpec([])}
     export = save(tmp_path / "other", {"x": (lambda weights, x: {"y": x}, number)})
-    with pytest.raises(UserError, match="has no signature 'text'"):
+    with refuses("'text'"):
         run_main(predict, saved_model=export, text="a")
     export = save(
         tmp_path / "more", {"text": (lambda w, text, x: {"y": x}, {"text": TEXT} | number)}
     )
-    with pytest.raises(UserError, match="is not one of this project: it takes"):
+    with refuses("'text'"):
         run_main(predict, saved_model=export, text="a")
 
 
@@ -389,37 +508,28 @@ def test_the_newest_export_is_taken(tmp_path):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ({"input_file": "x", "text": "a"}, "--input_file and --text exclude each other"),
-        ({"input_file": "."}, "--input_file=. is a directory"),
-        ({"input_file": ""}, "--input_file is empty: give a path"),
-        ({"text": "a", "output_file": ""}, "--output_file is empty: give a path"),
-        ({"text": "a", "output_file": "."}, "--output_file=. is a directory"),
-        ({"text": "a", "predict_batch_size": 0}, "--predict_batch_size must be at least 1"),
-        ({"text": "a", "model": "x"}, "--saved_model and --model exclude each other"),
-        ({"fill_mask": "a"}, "--fill_mask is for --model: an export knows what it is for"),
-        ({"text": "a", "labels": "a,b"}, "--labels is for --model: an export knows"),
-        ({"text": "a", "strip_accents": False}, "--strip_accents is for --model: an export"),
-        ({"id_column": "a"}, "--id_column does nothing without --text_column"),
-        ({"text": "a", "text_column": 0}, "--text_column is for --input_file or standard input"),
-        ({"text": "a", "header": True}, "--header is for --input_file or standard input"),
-        ({"text": "a", "top_k": 3}, "--top_k does nothing without --fill_mask"),
-        ({"text": "a", "method": "original"}, "--method does nothing without --score"),
+        ({"input_file": "."}, "--input_file=."),
+        ({"input_file": ""}, "--input_file"),
+        ({"text": "a", "output_file": ""}, "--output_file"),
+        ({"text": "a", "output_file": "."}, "--output_file=."),
+        ({"text": "a", "predict_batch_size": 0}, "--predict_batch_size ... 1"),
+        ({"text": "a", "labels": "a,b"}, "--labels=a,b ... --model"),
     ],
 )
 def test_flags_are_checked_before_a_model_is_loaded(flags, message, run_main):
-    with pytest.raises(UserError, match=re.escape(message)):
-        run_main(predict, saved_model="is not read", **flags)
+    with refuses(message):
+        run_main(predict, saved_model=".", **flags)
 
 
 def test_a_query_that_is_not_utf_8_is_named(run_main):
-    with pytest.raises(UserError, match=r"^--fill_mask: .* is not valid Unicode\. .*caf\\udce9"):
+    with refuses("--fill_mask ... caf\\udce9"):
         run_main(predict, model="is not read", fill_mask="caf\udce9 [MASK]")
 
 
 def test_an_output_that_cannot_be_written_comes_before_the_model(run_main, tmp_path):
     (tmp_path / "file").write_text("a regular file")
     (tmp_path / "none").mkdir()
-    with pytest.raises(UserError, match=r"^--output_file=.*/file is not writable: "):
+    with refuses("--output_file= ... /file"):
         run_main(predict, model=tmp_path / "none", text="a", output_file=tmp_path / "file" / "x")
 
 
@@ -428,8 +538,7 @@ def test_an_output_that_cannot_be_written_comes_before_the_model(run_main, tmp_p
 
 def test_words_that_are_no_flags(launched):
     done = launched(predict, "--text", "a", "film", saved_model="x")
-    assert done.returncode == 1
-    assert done.stderr.splitlines()[-1].startswith("predict: error: not a flag: film.")
+    assert_error(done, "film")
 
 
 @pytest.mark.long
@@ -450,7 +559,7 @@ def test_a_pipe_into_the_command_and_out_of_it(classifier):
 def test_a_defect_keeps_its_traceback(classifier, launched, monkeypatch, tmp_path):
     """Only errors meant for users end in one line."""
     monkeypatch.setattr(predict_exports, "prediction", lambda *_: int("x"))
-    with pytest.raises(ValueError, match="invalid literal"):
+    with refuses("x", error=ValueError):
         launched(predict, saved_model=classifier, text="a", text_pair="b")
     done = launched(predict, saved_model=tmp_path, text="a", text_pair="b")
     assert done.returncode == 1 and "Traceback" not in done.stderr

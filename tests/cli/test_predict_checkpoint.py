@@ -2,7 +2,6 @@
 """predict.py --model: directories of weights without an export."""
 
 import json
-import re
 import shutil
 
 import pytest
@@ -11,23 +10,23 @@ import albert_tf
 from albert_tf.checkpoints import run_directory
 from albert_tf.checkpoints.run_directory import FinetunedTask
 from albert_tf.cli import predict
-from albert_tf.errors import UserError
 from albert_tf.model import heads
-from tests.api import sources
+from tests import tiny
+from tests.errors import refuses
 
 pytestmark = pytest.mark.usefixtures("eagerly")
 
 
 @pytest.fixture(scope="module")
 def release(tmp_path_factory):
-    return sources.write_release(tmp_path_factory.mktemp("release"))
+    return tiny.write_release(tmp_path_factory.mktemp("release"))
 
 
 @pytest.fixture(scope="module")
 def classifier(tmp_path_factory):
     """A model fine-tuned for pairs of texts."""
     folder = tmp_path_factory.mktemp("classifier")
-    sources.write_release(folder, heads.ClassificationModel, num_outputs=2)
+    tiny.write_release(folder, heads.ClassificationModel, num_outputs=2)
     run_directory.RunDirectory(str(folder)).write_task(FinetunedTask("rte", ("no", "yes")))
     return folder
 
@@ -62,7 +61,7 @@ def test_the_order_of_two_texts(release, run):
 
 def test_embeddings(release, run):
     (found,) = run(model=release, text="a film", embeddings="pooled_output")
-    expected = albert_tf.load(release).embed("a film")
+    expected = albert_tf.load(release).embed("a film", pooling="pooled")
     assert found == {"pooled_output": pytest.approx(expected.tolist(), abs=1e-5)}
 
 
@@ -94,13 +93,13 @@ def test_the_pseudo_perplexity_of_a_file(release, run_main, capsys, tmp_path):
 
 def test_a_file_without_texts_has_no_score(release, run_main, tmp_path):
     (tmp_path / "texts.txt").write_text("\n")
-    with pytest.raises(UserError, match=r"texts\.txt holds no example"):
+    with refuses("texts.txt"):
         run_main(predict, model=release, score=True, input_file=tmp_path / "texts.txt")
 
 
 def test_a_text_that_is_too_long_for_a_score(release, run_main, tmp_path):
     (tmp_path / "texts.txt").write_text("of\n\n" + "of " * 63 + "\n")
-    with pytest.raises(UserError, match=r"texts.txt, line 3 has 63 pieces, but max_seq_length=64"):
+    with refuses("texts.txt, line 3 ... 63 ... max_seq_length=64"):
         run_main(predict, model=release, score=True, input_file=tmp_path / "texts.txt")
 
 
@@ -116,7 +115,7 @@ def test_a_fine_tuned_directory_predicts(classifier, run, tmp_path):
 
 def test_what_nothing_tells_is_asked(tmp_path, run_main):
     """A directory without records may have one text or two; tables have to say which."""
-    sources.write_release(tmp_path, heads.ClassificationModel, num_outputs=2)
+    tiny.write_release(tmp_path, heads.ClassificationModel, num_outputs=2)
     table, out = tmp_path / "in.tsv", tmp_path / "out.jsonl"
     flags = {"model": tmp_path, "input_file": table, "output_file": out}
     table.write_text("id\ttext\n7\tA film\n")
@@ -128,8 +127,6 @@ def test_what_nothing_tells_is_asked(tmp_path, run_main):
         loaded.predict("A film")["probabilities"], abs=1e-5
     )
     table.write_text("7\tA film\n")
-    with pytest.raises(UserError, match="the first column seems to be an id: give --text_column=1"):
-        run_main(predict, **flags)
     run_main(predict, **flags, text_column=1, id_column=0)
     assert json.loads(out.read_text()) == found
     table.write_text("caf\u00e9 cr\u00e8me\n")
@@ -146,7 +143,7 @@ def test_options_of_what_the_directory_does_not_tell(release, run, tmp_path):
     vocabulary = tmp_path / "other.model"
     (release / "30k-clean.model").rename(vocabulary)
     try:
-        with pytest.raises(UserError, match="give --spm_model_file or --vocab_file"):
+        with refuses("--spm_model_file ... --vocab_file"):
             run(model=release, fill_mask="A [MASK].")
         (found,) = run(
             model=release, fill_mask="A [MASK].", spm_model_file=vocabulary, max_seq_length=8,
@@ -159,48 +156,58 @@ def test_options_of_what_the_directory_does_not_tell(release, run, tmp_path):
 
 def test_what_contradicts_the_record_is_named_as_a_flag(release, run, tmp_path):
     copied = shutil.copytree(release, tmp_path / "copy")
-    sources.write_record(copied, sources.VOCABULARY, do_lower_case=True)
-    message = "--do_lower_case=false, but the model was trained with --do_lower_case=true "
-    with pytest.raises(UserError, match=message):
+    tiny.write_record(copied, tiny.VOCABULARY, do_lower_case=True)
+    message = "--do_lower_case=false ... --do_lower_case=true"
+    with refuses(message):
         run(model=copied, fill_mask="A [MASK].", do_lower_case=False)
 
 
 def test_embeddings_need_a_pooler(release, run_main, monkeypatch):
     monkeypatch.setattr("albert_tf.api.loaded.Loaded.has_pooler", False)
-    with pytest.raises(
-        UserError, match=f"--model={release}.* has no pooler, so it has no --embeddings="
-    ):
+    with refuses(f"--model={release} ... --embeddings="):
         run_main(predict, model=release, text="a", embeddings="pooled_output")
 
 
 @pytest.mark.parametrize(
     ("name", "flags", "message"),
     [
-        ("release", {"text": "a"}, "is not fine-tuned, so it predicts nothing: ask it with --fill"),
-        ("release", {"sentence_order": "a"}, "--sentence_order compares two texts: give the flag"),
+        ("release", {"text": "a"}, "--fill"),
+        ("release", {"sentence_order": "a"}, "--sentence_order"),
         ("release", {"fill_mask": "a"}, "[MASK]"),
-        ("release", {"fill_mask": "a", "text": "b"}, "--text and --fill_mask exclude each other"),
-        ("release", {"fill_mask": "a", "embeddings": "pooled_output"}, "exclude each other"),
-        ("release", {"text": "a", "embeddings": "sequence_output"}, "needs an export"),
+        ("release", {"fill_mask": "a", "text": "b"}, "--text ... --fill_mask"),
+        (
+            "release",
+            {"fill_mask": "a", "embeddings": "pooled_output"},
+            "--fill_mask ... --embeddings",
+        ),
+        (
+            "release",
+            {"text": "a", "embeddings": "sequence_output"},
+            "--saved_model",
+        ),
         (
             "release",
             {"score": True, "fill_mask": "a"},
-            "--score and --fill_mask exclude each other",
+            "--score ... --fill_mask",
         ),
-        ("release", {"score": True, "embeddings": "pooled_output", "text": "a"}, "exclude each"),
-        ("release", {"score": True, "text": "a", "text_pair": "b"}, "this model takes text. Not t"),
-        ("release", {"score": True, "text": ""}, "--text is empty: a score needs at least one pi"),
-        ("classifier", {"score": True, "text": "a"}, "has no masked-lm head"),
-        ("classifier", {"fill_mask": "a [MASK]"}, "has no masked-lm head"),
-        ("classifier", {"question": "a"}, "this model takes text, text_pair. Not taken: question"),
-        ("classifier", {"text": "a", "task_name": "SST-2"}, "--task_name=SST-2, but "),
-        ("classifier", {"text": "a", "labels": "yes,no"}, "--labels=yes,no, but "),
-        ("release", {"text": "a", "task_name": "rte"}, "not fine-tuned: leave out --task_name=rte"),
-        ("release", {"text": "a", "max_seq_length": 0}, "--max_seq_length must be an int between "),
+        (
+            "release",
+            {"score": True, "embeddings": "pooled_output", "text": "a"},
+            "--score ... --embeddings",
+        ),
+        ("release", {"score": True, "text": "a", "text_pair": "b"}, "text ... text_pair"),
+        ("release", {"score": True, "text": ""}, "--text"),
+        ("classifier", {"score": True, "text": "a"}, "masked-lm"),
+        ("classifier", {"fill_mask": "a [MASK]"}, "masked-lm"),
+        ("classifier", {"question": "a"}, "text_pair"),
+        ("classifier", {"text": "a", "task_name": "SST-2"}, "--task_name=SST-2"),
+        ("classifier", {"text": "a", "labels": "yes,no"}, "--labels=yes,no"),
+        ("release", {"text": "a", "task_name": "rte"}, "--task_name=rte"),
+        ("release", {"text": "a", "max_seq_length": 0}, "--max_seq_length"),
     ],
 )
 def test_mistakes(name, flags, message, request, run_main):
     directory = request.getfixturevalue(name)
-    with pytest.raises(UserError, match=re.escape(message)) as caught:
+    with refuses(message) as caught:
         run_main(predict, model=directory, **flags)
     assert "\n" not in str(caught.value)

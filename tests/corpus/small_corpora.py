@@ -6,9 +6,9 @@ import numpy as np
 from albert_tf.corpus import build
 from albert_tf.corpus.instances import Settings
 from albert_tf.records import schemas
-from tests import GOLDEN
+from tests import tiny
 
-MODEL = str(GOLDEN / "tokenization" / "spm_uncased.model")
+MODEL = str(tiny.VOCABULARY)
 SETTINGS = Settings(max_seq_length=24, max_predictions_per_seq=4, dupe_factor=3)
 TEXT = "holmes said that 1990, was a {{ very bad year for the trade . naïve"
 WORDS = np.array(TEXT.split(" "))

@@ -9,6 +9,7 @@ import pytest
 
 from albert_tf.corpus.workers import WorkerPool
 from albert_tf.errors import UserError
+from tests.errors import refuses
 
 
 def double(item, report):
@@ -44,11 +45,11 @@ def test_results_come_in_order_and_progress_adds_up(workers):
 
 
 def test_errors_of_workers():
-    with WorkerPool(2, double) as pool, pytest.raises(UserError, match="item 0 is bad"):
+    with WorkerPool(2, double) as pool, refuses("0"):
         list(pool.in_order(fail, range(3), lambda _: None))
     with (
         WorkerPool(2, double) as pool,
-        pytest.raises(UserError, match="a worker process was killed"),
+        refuses("--num_workers"),
     ):
         list(pool.in_order(be_killed, range(3), lambda _: None))
 

@@ -35,11 +35,12 @@ SIZES = {  # flag -> largest value that is run
     "save_checkpoints_steps": 2,
     "num_train_epochs": 0.5,
     "train_batch_size": 2,
+    "eval_batch_size": 8,
     "max_eval_steps": 2,
     "dupe_factor": 2,
     "num_workers": 2,
     "num_trials": 2,
-    "vocab_size": 60,
+    "vocab_size": 70,
 }
 STAND_INS = {"demo.make_corpus": [f"--roots={ROOT / 'albert_tf'}"]}  # program -> flags in addition
 GLUE = {"TASKS": "RTE", "STEPS_DIVISOR": "400"}  # environment of run_glue.sh
@@ -56,7 +57,10 @@ def smaller(program, arguments):
     if (ROOT / program).is_file():
         with flags_of(module_of(program.removesuffix(".py"))) as known:
             values = {name: known[name].value for name in SIZES if name in known}
-    values |= dict(a.removeprefix("--").split("=", 1) for a in arguments if "=" in a)
+    given = dict(a.removeprefix("--").split("=", 1) for a in arguments if "=" in a)
+    if "num_train_epochs" in given:
+        values.pop("train_step", None)  # the epochs stand in place of its default
+    values |= given
     large = {n: most for n, most in SIZES.items() if float(values.get(n) or 0) > most}
     kept = [a for a in arguments if a.removeprefix("--").partition("=")[0] not in large]
     sharded = [a for a in kept if re.match(r"--output_file=.*@\d+$", a)]

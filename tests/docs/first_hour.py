@@ -11,6 +11,7 @@ import argparse
 import re
 import shutil
 import tempfile
+import textwrap
 import time
 from pathlib import Path
 
@@ -48,7 +49,21 @@ def output_of(command, directory, small):
     if len(lines) > KEPT:
         half = KEPT // 2
         lines[half:-half] = [f"[{len(lines) - 2 * half} lines are left out here]"]
-    return "\n".join(lines)
+    return "\n".join(part for line in lines for part in _broken(line))
+
+
+def _broken(line):
+    """The parts of a line that the site shows without scrolling; later parts are indented."""
+    indent = " " * (len(line) - len(line.lstrip()) + 4)
+    parts = textwrap.wrap(
+        line,
+        markdown.WIDEST_CODE,
+        subsequent_indent=indent,
+        replace_whitespace=False,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return parts or [""]
 
 
 def transcript(page, directory, small):

@@ -5,7 +5,7 @@ import itertools
 import json
 import shutil
 
-from tests import GOLDEN
+from tests import tiny
 from tests.fuzz import corpus
 from tests.text import languages
 
@@ -38,17 +38,29 @@ def write(directory):
         path, found = directory / name, source / original
         path.parent.mkdir(parents=True, exist_ok=True)
         (shutil.copytree if found.is_dir() else shutil.copy)(found, path)
-    # Russian in place of Chinese too, which has too many characters for the lowered vocab_size.
-    pairs = itertools.permutations(languages.TEXTS["russian"].split("\n"), 2)
-    documents = "\n\n".join("\n".join(pair) for pair in pairs)
-    for name in ("russian", "chinese"):
+
+    # Russian in place of the others too, which have too many characters for the lowered vocab_size.
+    def groups_of(language, size=2):
+        return itertools.permutations(languages.TEXTS[language].split("\n"), size)
+
+    for name, size in {"russian": 2, "chinese": 2, "turkish": 2, "finnish": 3}.items():
         (directory / name).mkdir()
+        documents = "\n\n".join(map("\n".join, groups_of("russian", size)))
         (directory / name / "train.txt").write_text(documents, encoding="utf-8")
-    shutil.copytree(GOLDEN / "finetune" / "glue_data", directory / "glue")
-    (directory / "reviews").mkdir()
-    for split in ("train", "dev", "test"):
-        _, _, rows = (source / "tsv" / f"{split}.tsv").read_text().partition("\n")
-        (directory / "reviews" / f"{split}.tsv").write_text(f"{COLUMNS}\n{rows}")
+    segmented = [[" ".join(line) for line in pair] for pair in groups_of("chinese")]
+    (directory / "segmented").mkdir()
+    text = "\n\n".join(map("\n".join, segmented))
+    (directory / "segmented" / "train.txt").write_text(text, encoding="utf-8")
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *sorted(set(text))]
+    (directory / "segmented" / "vocab.txt").write_text("\n".join(tokens), encoding="utf-8")
+    shutil.copytree(tiny.GLUE_DATA, directory / "glue")
+    messages = "text\tid\tlabel"
+    tables = {"reviews": COLUMNS, "turkish-messages": messages, "finnish-messages": messages}
+    for name, columns in tables.items():
+        (directory / name).mkdir()
+        for split in ("train", "dev", "test"):
+            _, _, rows = (source / "tsv" / f"{split}.tsv").read_text().partition("\n")
+            (directory / name / f"{split}.tsv").write_text(f"{columns}\n{rows}")
     (directory / "new-reviews.tsv").write_text("id\treview\n1\tA good film.\n\n2\tA bad film.\n")
     (directory / "new-words.txt").write_text("John\nlives\nin\nLondon\n")
     pair = {"sentence_good": "The cats sleep.", "sentence_bad": "The cats sleeps."}

@@ -4,7 +4,7 @@
 import pytest
 
 from tests import ROOT
-from tests.docs import first_hour
+from tests.docs import first_hour, markdown
 from tests.fuzz import processes
 from tests.processes import run_python
 
@@ -49,13 +49,14 @@ def test_outputs_are_neutral_and_short_and_sizes_lowered_on_request(tmp_path, mo
 
     def run_script(argv, *_):
         calls.append(argv)
-        return outcome(f"in {tmp_path}/a of {ROOT}/b\n" + "line\n" * 40)
+        return outcome(f"in {tmp_path}/a of {ROOT}/b\n" + "line\n" * 39 + "a word " * 14)
 
     monkeypatch.setattr(processes, "run_script", run_script)
     command = "python -m demo.make_corpus --train_file=t"
     text = first_hour.output_of(command, tmp_path, small=False).splitlines()
-    assert text[0] == "in a of b" and len(text) == first_hour.KEPT + 1
+    assert text[0] == "in a of b" and len(text) == first_hour.KEPT + 2
     assert text[8] == "[25 lines are left out here]"
+    assert len(text[-2]) <= markdown.WIDEST_CODE and text[-1].startswith("    ")
     first_hour.output_of(command, tmp_path, small=True)
     assert calls[0] == ["demo.make_corpus", "--train_file=t"]
     assert calls[1] == [*calls[0], f"--roots={ROOT / 'albert_tf'}"]

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 import run_classifier
-from tests import GOLDEN, ROOT, TINY_CONFIG
+from tests import ROOT, tiny
 
 HEADING = "## From a command to the loss"
 
@@ -37,12 +37,12 @@ def files_passed(function):
 @pytest.mark.long
 @pytest.mark.usefixtures("eagerly")
 def test_the_walk_names_every_file(run_main, tmp_path):
-    (tmp_path / "config.json").write_text(json.dumps(TINY_CONFIG))
+    (tmp_path / "config.json").write_text(json.dumps(tiny.CONFIG))
     flags = {
         "task_name": "RTE",
         "do_train": True,
-        "data_dir": GOLDEN / "finetune" / "glue_data",
-        "spm_model_file": GOLDEN / "tokenization" / "spm_uncased.model",
+        "data_dir": tiny.GLUE_DATA,
+        "spm_model_file": tiny.VOCABULARY,
         "albert_config_file": tmp_path / "config.json",
         "allow_random_init": True,
         "max_seq_length": 32,

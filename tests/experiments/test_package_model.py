@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a tiny text to a packaged model; the models of the package have the figures they state."""
+"""From a tiny text to a packaged model; the models of the package have the metrics they state."""
 
 import gzip
 import json
@@ -18,29 +18,28 @@ import albert_tf
 from albert_tf import models
 from albert_tf.api import minimal_pairs
 from albert_tf.checkpoints import run_directory
-from albert_tf.errors import UserError
 from experiments import package_model
-from tests import ROOT
-from tests.api import sources
+from tests import ROOT, tiny
+from tests.errors import assert_names, refuses
 
 CARD = ROOT / "experiments" / "english_small_card.md"
-# What each model of the package must reach: part of figures.json -> figure -> least value.
+# What each model of the package must reach: part of metrics.json -> metric -> least value.
 AT_LEAST = {
     "english-small": {
         "heldout": {"masked_lm_accuracy": 0.42, "sentence_order_accuracy": 0.64},
         "sample": {"minimal_pairs": 0.79, "word_accuracy": 0.48},
     }
 }
-TOLERANCE = 0.03  # of figures on the sample, two pairs: other graphs and processors round otherwise
+TOLERANCE = 0.03  # of metrics on the sample, two pairs: other graphs and processors round otherwise
 FILES = {
-    "README.md", "config.json", "figures.json", "model.safetensors", "spiece.model",
+    "README.md", "config.json", "metrics.json", "model.safetensors", "spiece.model",
     "tokenizer.json", "tokenizer_config.json",
 }  # fmt: skip
 SENTENCES = (package_model.SAMPLE / "sentences.txt").read_text().splitlines()
 STUDY = """\
 title = "A tiny training"
 script = "run_pretraining.py"
-figures = ["masked_lm_accuracy"]
+metrics = ["masked_lm_accuracy"]
 
 [config]
 vocab_size = 300
@@ -104,26 +103,26 @@ def write_text(directory):
 
 
 def check_files(directory):
-    """Checks the files of a packaged model, but not its figures."""
+    """Checks the files of a packaged model, but not its metrics."""
     assert {path.name for path in directory.iterdir()} == FILES
     weights = safetensors.numpy.load_file(directory / "model.safetensors").values()
     assert {array.dtype for array in weights} == {np.dtype(np.float16)}
     card = (directory / "README.md").read_text(encoding="utf-8")
     assert f'albert_tf.load("{directory.name}")' in card
     assert "CC BY-SA 3.0" in card and not re.search(r"\$[a-z{]", card)
-    figures = json.loads((directory / "figures.json").read_text())
-    half, whole = (figures[key]["masked_lm_accuracy"] for key in ("heldout", "heldout_float32"))
+    metrics = json.loads((directory / "metrics.json").read_text())
+    half, whole = (metrics[key]["masked_lm_accuracy"] for key in ("heldout", "heldout_float32"))
     assert abs(half - whole) <= package_model.LARGEST_DIFFERENCE
     assert f"{100 * half:.1f}% ({100 * whole:.1f}%)" in card
-    return figures
+    return metrics
 
 
 def check_model(directory):
-    """Checks that a packaged model is deterministic and has the figures that it states."""
-    figures = check_files(directory)
+    """Checks that a packaged model is deterministic and has the metrics that it states."""
+    metrics = check_files(directory)
     loaded = albert_tf.load(directory)
-    found = package_model.sample_figures(loaded)
-    assert found == pytest.approx(figures["sample"], abs=TOLERANCE)
+    found = package_model.sample_metrics(loaded)
+    assert found == pytest.approx(metrics["sample"], abs=TOLERANCE)
     assert loaded.embed(SENTENCES).shape == (60, loaded.config.hidden_size)
     assert loaded.fill_mask("The [MASK] was closed.") == albert_tf.load(directory).fill_mask(
         "The [MASK] was closed."
@@ -133,11 +132,11 @@ def check_model(directory):
 def test_the_models_of_the_package():
     for name, path in models.paths().items():
         check_model(package_model.Path(path))
-        figures = json.loads((package_model.Path(path) / "figures.json").read_text())
+        metrics = json.loads((package_model.Path(path) / "metrics.json").read_text())
         assert name in AT_LEAST, f"say in AT_LEAST what {name} must reach"
         for part, least in AT_LEAST[name].items():
-            for figure, value in least.items():
-                assert figures[part][figure] >= value, (name, part, figure)
+            for metric, value in least.items():
+                assert metrics[part][metric] >= value, (name, part, metric)
         size = sum(file.stat().st_size for file in package_model.Path(path).iterdir())
         assert size < 12e6, name
 
@@ -209,11 +208,11 @@ def test_word_accuracy_counts_words_of_one_piece(tmp_path, monkeypatch):
     monkeypatch.setattr(
         minimal_pairs, "evaluate", lambda loaded, *_: {"overall": {"accuracy": 0.75}}
     )
-    tokenizer = albert_tf.FullTokenizer(spm_model_file=str(sources.VOCABULARY))
+    tokenizer = albert_tf.FullTokenizer(spm_model_file=str(tiny.VOCABULARY))
     assert [len(tokenizer.tokenize(word)) > 1 for word in ("The", "man", "said", "Zyxwvut")] == [
         False, False, False, True
     ]  # fmt: skip
-    found = package_model.sample_figures(Knowing(tokenizer, text, {"The", "man"}))
+    found = package_model.sample_metrics(Knowing(tokenizer, text, {"The", "man"}))
     assert found == {"minimal_pairs": 0.75, "word_accuracy": pytest.approx(2 / 3)}
 
 
@@ -233,15 +232,13 @@ def test_heldout_files_count_the_same_and_are_masked_as_in_the_training(tmp_path
     monkeypatch.setattr(package_model, "run_script", evaluate)
     given = {"max_seq_length": 64, "masked_lm_budget": 0.2, "ngram": 1, "spm_model_file": "spm"}
     flags = given | {"eval_input_file": f"{tmp_path}/books,{tmp_path}/wiki", "init_checkpoint": "x"}
-    found = package_model.heldout_figures("model", "config.json", flags, str(tmp_path / "work"))
+    found = package_model.heldout_metrics("model", "config.json", flags, str(tmp_path / "work"))
     assert found == {"masked_lm_accuracy": 0.375}
 
 
 def test_the_card_has_the_updates_that_a_phase_had():
     phases = [
-        run_directory.RunSettings(
-            flags=flags, config=sources.WIDE, text={}, parameter_count=3_100_000
-        )
+        run_directory.RunSettings(flags=flags, config=tiny.WIDE, text={}, parameter_count=3_100_000)
         for flags in (
             {"num_train_steps": 120000, "max_seq_length": 64},
             {"num_train_steps": 300, "init_checkpoint": "output/model.ckpt-26000"},
@@ -249,9 +246,9 @@ def test_the_card_has_the_updates_that_a_phase_had():
             {"num_train_steps": 7, "init_checkpoint": "output/model.ckpt-20.index"},
         )
     ]
-    figures = {"heldout": {"a": 0.5}, "sample": {}, "heldout_float32": {package_model.KEY: 0.5}}
-    config = albert_tf.AlbertConfig.from_dict(sources.WIDE)
-    text = package_model.card("$name $parameters\n$phases", "small", config, phases, figures, [])
+    metrics = {"heldout": {"a": 0.5}, "sample": {}, "heldout_float32": {package_model.KEY: 0.5}}
+    config = albert_tf.AlbertConfig.from_dict(tiny.WIDE)
+    text = package_model.card("$name $parameters\n$phases", "small", config, phases, metrics, [])
     updates = [line.split(" | ")[3] for line in text.splitlines()[1:]]
     assert text.startswith("small 3.1\n")
     assert updates == ["updates", "---", "26000 of 120000", "300", "20 of 40", "7"]
@@ -260,33 +257,42 @@ def test_the_card_has_the_updates_that_a_phase_had():
 def test_nothing_is_written_if_half_precision_changes_the_accuracy(tmp_path, monkeypatch):
     run = tmp_path / "run"
     run.mkdir()
-    record = {"config": sources.WIDE, "text": {}, "flags": {"eval_input_file": "x"}}
+    record = {"config": tiny.WIDE, "text": {}, "flags": {"eval_input_file": "x"}}
     (run / "run.json").write_text(json.dumps(record))
     monkeypatch.setattr(package_model, "run_script", lambda *_, **flags: None)
     accuracies = iter((0.4215, 0.42))
     monkeypatch.setattr(
-        package_model, "heldout_figures", lambda *_: {"masked_lm_accuracy": next(accuracies)}
+        package_model, "heldout_metrics", lambda *_: {"masked_lm_accuracy": next(accuracies)}
     )
-    with pytest.raises(UserError, match=r"is 42\.00% in float32, 42\.15% in half precision: "):
+    with refuses("42.00% ... float32 ... 42.15%"):
         package_model.main([str(run), str(tmp_path / "model"), f"--card={CARD}"])
     assert not (tmp_path / "model").exists()
 
 
 def test_a_directory_that_is_no_training_is_an_error(tmp_path):
-    with pytest.raises(UserError, match=r"holds no run\.json"):
+    with refuses("run.json"):
         package_model.main([str(tmp_path), str(tmp_path / "model"), f"--card={CARD}"])
+
+
+@pytest.mark.parametrize("name", ["metrics.json", "figures.json"])
+def test_a_packaged_model_is_replaced(name, tmp_path):
+    (tmp_path / "mine").mkdir()
+    for file in (name, "model.safetensors"):
+        (tmp_path / "mine" / file).touch()
+    with refuses("run.json"):  # not that it is something else
+        package_model.main([str(tmp_path), str(tmp_path / "mine"), f"--card={CARD}"])
 
 
 def test_a_directory_that_is_no_packaged_model_stays(tmp_path):
     (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "figures.json").touch()  # as in the directory of a row of a study
-    with pytest.raises(UserError, match="mine has files but is not a packaged model: give a new"):
+    (tmp_path / "mine" / "metrics.json").touch()  # as in the directory of a row of a study
+    with refuses(f"{tmp_path}/mine"):
         package_model.main(["run", str(tmp_path / "mine"), f"--card={CARD}"])
-    assert (tmp_path / "mine" / "figures.json").exists()
+    assert (tmp_path / "mine" / "metrics.json").exists()
 
 
 def test_a_file_is_no_place_for_a_model(tmp_path):
-    with pytest.raises(UserError, match="mine is a file: give a directory"):
+    with refuses(f"{tmp_path}/mine"):
         (tmp_path / "mine").touch()
         package_model.main(["run", str(tmp_path / "mine"), f"--card={CARD}"])
 
@@ -314,26 +320,24 @@ def test_a_stop_while_a_model_is_replaced_leaves_one(tmp_path, monkeypatch, stop
     assert sorted(path.name for path in tmp_path.iterdir()) == ["made", "model"]
 
 
-@pytest.mark.parametrize(
-    "text, message", [("$costs", r"--card: \$costs\. Known are .*name"), ("5 $", r"a \$ without")]
-)
+@pytest.mark.parametrize("text, message", [("$costs", "--card ... $costs"), ("5 $", "--card")])
 def test_a_wrong_card_is_an_error_before_anything_is_measured(tmp_path, text, message):
     (tmp_path / "card.md").write_text(text)
-    with pytest.raises(UserError, match=message):
+    with refuses(message):
         package_model.main(["run", str(tmp_path / "model"), f"--card={tmp_path}/card.md"])
 
 
 def test_a_training_that_began_with_itself_is_an_error(tmp_path):
-    record = {"config": sources.WIDE, "text": {}, "flags": {"init_checkpoint": str(tmp_path)}}
+    record = {"config": tiny.WIDE, "text": {}, "flags": {"init_checkpoint": str(tmp_path)}}
     (tmp_path / "run.json").write_text(json.dumps(record))
-    with pytest.raises(UserError, match=r"run\.json names a training as the start of itself"):
+    with refuses("run.json"):
         package_model.phases_of(str(tmp_path))
 
 
 def test_a_start_without_a_record_is_no_phase(tmp_path):
     for name, start in {"first": "english-small", "second": tmp_path / "first"}.items():
         (tmp_path / name).mkdir()
-        record = {"config": sources.WIDE, "text": {}, "flags": {"init_checkpoint": str(start)}}
+        record = {"config": tiny.WIDE, "text": {}, "flags": {"init_checkpoint": str(start)}}
         (tmp_path / name / "run.json").write_text(json.dumps(record))
     phases = package_model.phases_of(str(tmp_path / "second"))
     assert [settings.flags["init_checkpoint"] for settings in phases] == [
@@ -345,4 +349,4 @@ def test_a_start_without_a_record_is_no_phase(tmp_path):
 def test_a_missing_file_is_an_error(flag, capsys):
     with pytest.raises(SystemExit):
         package_model.main(["run", "model", f"--card={CARD}", f"--{flag}=missing.md"])
-    assert f"argument --{flag}: missing.md is no file" in capsys.readouterr().err
+    assert_names(capsys.readouterr().err, f"--{flag} ... missing.md")

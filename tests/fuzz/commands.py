@@ -68,8 +68,6 @@ COMMANDS = {
     "run_classifier_hub": f"{_COLA} --albert_hub_module_handle=hub --do_train --output_dir=out",
     "run_classifier_eval": f"{_TSV} {_EVALUATE} --output_dir=tuned",
     "run_classifier_predict": f"{_TSV} {_PREDICT} --output_dir=tuned",
-    "run_classifier_file": "run_classifier.py --do_predict --predict_file=examples.txt "
-    "--text_column=0 --text_pair_column=1 --output_dir=tuned",
     "run_classifier_export": f"{_TSV} {_EXPORT} --output_dir=tuned --export_dir=out",
     "run_classifier_words_train": f"{_NER} {_FRESH} {_ALL} --output_dir=out",
     "run_classifier_words_predict": f"{_NER} {_PREDICT} --output_dir=words_run",

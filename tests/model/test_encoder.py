@@ -17,6 +17,7 @@ from albert_tf.model import encoder, fused
 from albert_tf.model.heads import PretrainingModel
 from tests import read_arrays
 from tests.checkpoints.golden_models import MODELS, VARIANTS, assert_close, golden_config
+from tests.errors import refuses
 from tests.model.small_config import PLAIN
 
 TINY = dataclasses.replace(PLAIN, num_hidden_layers=4)
@@ -60,7 +61,7 @@ def randomise(model, seed=0):
         variable.assign(state.standard_normal(variable.shape).astype(np.float32) * 0.3)
 
 
-# --- The original's figures ---------------------------------------------------------------------
+# --- The golden figures ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -446,8 +447,8 @@ def test_variables_stay_float32_under_every_precision(name, policy):
 def test_a_sequence_may_be_as_long_as_there_are_positions():
     model = encoder.AlbertModel(TINY)
     assert model(tiny_ids(length=12))["sequence_output"].shape == [3, 12, 16]
-    message = r"the sequence is longer than max_position_embeddings: 13 > 12.*--max_seq_length"
-    with pytest.raises(ValueError, match=message):
+    message = "max_position_embeddings ... 13 ... 12 ... --max_seq_length"
+    with refuses(message):
         model(tiny_ids(length=13))
 
 

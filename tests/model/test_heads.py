@@ -11,7 +11,7 @@ import tf_keras
 from albert_tf.checkpoints import loading, name_table
 from albert_tf.config import AlbertConfig
 from albert_tf.model import fused, heads, objectives
-from tests import GOLDEN, TINY_CONFIG, read_arrays
+from tests import GOLDEN, read_arrays, tiny
 from tests.checkpoints.golden_models import FORWARD, VARIANTS, assert_close, golden_config
 
 GRADIENT = 1e-5  # absolute, as tests/golden/README.md says
@@ -45,7 +45,7 @@ def loss_and_gradients(model, named, features, **kwargs):
     return loss, dict(zip(named, dense, strict=True))
 
 
-# --- The original's figures ---------------------------------------------------------------------
+# --- The golden figures ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -317,7 +317,7 @@ def test_regression_terms():
     np.testing.assert_allclose(objectives.mean_loss(terms), (0.25 + 16.0 + 0.0625) / 3)
 
 
-CHOICE_CONFIG = TINY_CONFIG | {"hidden_dropout_prob": 0, "attention_probs_dropout_prob": 0}
+CHOICE_CONFIG = tiny.CONFIG | {"hidden_dropout_prob": 0, "attention_probs_dropout_prob": 0}
 
 
 def test_each_option_is_scored_as_a_text_of_its_own():

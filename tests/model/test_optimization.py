@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Learning rates, AdamW, LAMB and clipping, against the original's figures."""
+"""Learning rates, AdamW, LAMB and clipping, against the golden figures."""
 
 import json
 
@@ -12,6 +12,7 @@ from albert_tf.checkpoints import name_table
 from albert_tf.config import AlbertConfig
 from albert_tf.model import heads, objectives, optimization
 from tests import GOLDEN, read_arrays
+from tests.errors import refuses
 
 DATA = GOLDEN / "optimizers"
 LR_CASES = json.loads((DATA / "lr_schedules.json").read_text())
@@ -55,6 +56,10 @@ def test_learning_rates_are_the_originals(index):
         ({"train_steps": 10, "warmup_steps": 2, "power": 2.0}, {0: 0, 2: 6.4e-4, 5: 2.5e-4}),
         ({"train_steps": 4}, {0: 1e-3, 1: 7.5e-4, 3: 2.5e-4, 4: 0}),
         ({"train_steps": 3, "warmup_steps": 5}, {3: 6e-4, 4: 8e-4, 5: 0}),
+        ({"train_steps": 10, "warmup_steps": 2, "decay_steps": 4},
+         {1: 5e-4, 2: 1e-3, 5: 1e-3, 6: 1e-3, 7: 7.5e-4, 9: 2.5e-4, 10: 0}),
+        ({"train_steps": 10, "decay_steps": 4, "power": 2.0}, {0: 1e-3, 8: 2.5e-4, 11: 0}),
+        ({"train_steps": 4, "decay_steps": 4}, {0: 1e-3, 1: 7.5e-4, 3: 2.5e-4, 4: 0}),
     ],
 )  # fmt: skip
 def test_learning_rates_by_hand(arguments, rates):
@@ -174,7 +179,7 @@ def test_other_constants(name):
 
 
 def test_unknown_optimizer():
-    with pytest.raises(ValueError, match=r"optimizer must be one of adamw, lamb\. Received: 'sgd'"):
+    with refuses("'sgd'"):
         optimization.create_optimizer("sgd", 0.1)
 
 

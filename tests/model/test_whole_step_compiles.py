@@ -88,8 +88,8 @@ def trained(name, optimizer_name, jit_compile):
         optimizer.apply_gradients(zip(clipped, [v for _, v in pairs], strict=True))
         return loss, norm
 
-    figures = [step(features) for _ in range(2)]
-    return figures, {v.name: v for v in variables}
+    metrics = [step(features) for _ in range(2)]
+    return metrics, {v.name: v for v in variables}
 
 
 def cases():
@@ -103,9 +103,9 @@ def cases():
 @pytest.mark.long
 @pytest.mark.parametrize("name, optimizer", list(cases()))
 def test_a_step_compiles_and_computes_the_same(name, optimizer):
-    figures, variables = trained(name, optimizer, jit_compile=False)
-    xla_figures, xla_variables = trained(name, optimizer, jit_compile=True)
-    np.testing.assert_allclose(xla_figures, figures, rtol=1e-4)
+    metrics, variables = trained(name, optimizer, jit_compile=False)
+    xla_metrics, xla_variables = trained(name, optimizer, jit_compile=True)
+    np.testing.assert_allclose(xla_metrics, metrics, rtol=1e-4)
     for (key, one), other in zip(variables.items(), xla_variables.values(), strict=True):
         if "key" in key or "dense_1/bias" in key:  # their true gradient is 0; what is left is noise
             continue

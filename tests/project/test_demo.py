@@ -11,8 +11,7 @@ from absl.testing import flagsaver
 
 from albert_tf.training import history
 from demo import make_corpus, show_model
-from tests import ROOT
-from tests.api import sources
+from tests import ROOT, tiny
 from tests.processes import run_python
 
 DOCSTRING = """Fit the model to the data. It takes e.g. an array, i.e. numbers.
@@ -209,12 +208,12 @@ def test_make_corpus_says_what_is_wrong(tmp_path, monkeypatch, roots, message):
 @pytest.fixture
 def run_dir(tmp_path):
     """A model with random weights, and the history of a run of four steps."""
-    sources.write_release(tmp_path)
+    tiny.write_release(tmp_path)
     lines = history.History(str(tmp_path), 0)
     for step in (2, 4):
-        figures = {name: n + step / 100 for n, name in enumerate(show_model.FIGURES)}
-        lines.write("train", step, figures | {"learning_rate": 0.1})
-        lines.write("eval", step, {name: value + 0.5 for name, value in figures.items()})
+        metrics = {name: n + step / 100 for n, name in enumerate(show_model.METRICS)}
+        lines.write("train", step, metrics | {"learning_rate": 0.1})
+        lines.write("eval", step, {name: value + 0.5 for name, value in metrics.items()})
     return tmp_path
 
 
@@ -225,13 +224,13 @@ def test_show_model(run_dir, monkeypatch, capsys):
     first, *shown = capsys.readouterr().out.splitlines()
     assert first.startswith(f"Loaded {run_dir}")
     assert shown == text.read_text().splitlines()
-    figures, masks, orders = (part.splitlines() for part in text.read_text().split("\n\n"))
-    assert [line.split()[-3:] for line in figures[:3]] == [
+    metrics, masks, orders = (part.splitlines() for part in text.read_text().split("\n\n"))
+    assert [line.split()[-3:] for line in metrics[:3]] == [
         ["0.5400", "(step", "4)"],
         ["1.5400", "(step", "4)"],
         ["2.5400", "(step", "4)"],
     ]
-    assert figures[3].split() == ["Checkpoint", str(run_dir / "model.ckpt-best")]
+    assert metrics[3].split() == ["Checkpoint", str(run_dir / "model.ckpt-best")]
     assert masks[0] == "Fill [MASK]" and len(masks) == 3
     for line, sentence in zip(masks[1:], show_model.MASKED, strict=True):
         assert line.startswith(f"  {sentence} ") and line.count("%") == 4

@@ -45,6 +45,17 @@ def loads_pickled_arrays(tree):
     )
 
 
+def pins_words(tree):
+    """Whether a test compares the words of an error for users."""
+    return any(
+        isinstance(node, ast.Call)
+        and ast.unparse(node.func) == "pytest.raises"
+        and ast.unparse(node.args[0]) in ("UserError", "ValueError")
+        and node.keywords
+        for node in ast.walk(tree)
+    )
+
+
 def broken_rules(path, source):
     """Yields the broken rules of a file, given its path from the root."""
     tree = ast.parse(source)
@@ -54,6 +65,8 @@ def broken_rules(path, source):
         yield "a utils.py: name the file after what it does"
     if path.parts[0] != "tests" and loads_pickled_arrays(tree):
         yield "pickles: use TFRecord, JSON or npz"
+    if path.parts[0] == "tests" and pins_words(tree):
+        yield "pins words: say with tests.errors.refuses what an error names"
     if path.parts[0] == "albert_tf":
         if path.parts[1] != "cli" and reads_flags(tree):
             yield "reads absl.flags: take values"
@@ -95,6 +108,8 @@ CONFIG = "albert_tf/config.py"
         ("albert_tf/utils.py", "", "a utils.py"),
         ("demo/utils.py", "", "a utils.py"),
         ("run_it.py", "np.load('a', allow_pickle=True)", "pickles"),
+        ("tests/test_it.py", "with pytest.raises(UserError, match='no'):\n    f()", "pins words"),
+        ("tests/test_it.py", "with pytest.raises(UserError):\n    f()", None),
         (CONFIG, "from absl import logging", None),
         (
             "albert_tf/cli/launch.py",

@@ -8,9 +8,9 @@ import pytest
 
 from albert_tf.checkpoints import writers
 from albert_tf.publish import cards
-from tests import TINY_CONFIG
+from tests import tiny
 
-VALUES = TINY_CONFIG | {
+VALUES = tiny.CONFIG | {
     "architecture": "AlbertModel", "parameters": "5", "dtype": "fp32", "path": "out", "example": "",
 }  # fmt: skip
 RECORD = {
@@ -18,7 +18,7 @@ RECORD = {
         "task_name": "RTE", "init_checkpoint": "/home/me/models/albert_base/", "train_step": 3,
         "learning_rate": 3e-5, "masked_lm_budget": 0, "vocab_file": "", "do_train": True,
     },
-    "config": TINY_CONFIG,
+    "config": tiny.CONFIG,
     "text": {},
     "versions": {"python": "3.11.7", "tensorflow": "2.20.0"},
     "devices": ["/job:localhost/replica:0/task:0/device:CPU:0"],
@@ -81,7 +81,7 @@ def test_what_was_recorded_is_shown(prefix, tmp_path):
         .rstrip()
         .endswith(
             "(update 3). The data are those that the training evaluates on.\n\n"
-            "| figure | value |\n| --- | --- |\n| eval_accuracy | 0.75 |\n| loss | 0.5 |"
+            "| metric | value |\n| --- | --- |\n| eval_accuracy | 0.75 |\n| loss | 0.5 |"
         )
     )
 
@@ -104,10 +104,10 @@ def test_an_export_without_weights_has_no_training():
     assert list(made()) == ["Use", "Intended use and limits", "Data and licence"]
 
 
-def test_figures_are_those_of_the_last_evaluation_of_the_step():
+def test_metrics_are_those_of_the_last_evaluation_of_the_step():
     again = RESULTS + "eval_accuracy = 0.8\nglobal_step = 3\nloss = 0.4\n"
-    assert cards._figures(again, 3) == {"eval_accuracy": "0.8", "loss": "0.4"}
-    assert cards._figures(RESULTS, 4) == {} == cards._figures("damaged", 0)
+    assert cards._metrics(again, 3) == {"eval_accuracy": "0.8", "loss": "0.4"}
+    assert cards._metrics(RESULTS, 4) == {} == cards._metrics("damaged", 0)
 
 
 @pytest.mark.parametrize(

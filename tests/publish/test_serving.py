@@ -22,7 +22,6 @@ import run_squad
 from albert_tf.checkpoints import loading, name_table, readers, run_directory
 from albert_tf.cli import predict
 from albert_tf.config import AlbertConfig
-from albert_tf.errors import UserError
 from albert_tf.model import heads
 from albert_tf.publish import graph_inputs, saved_models, signatures, tflite_files
 from albert_tf.records import input_pipeline, schemas
@@ -30,31 +29,20 @@ from albert_tf.tasks import glue, race
 from albert_tf.tasks.squad import features as squad_features
 from albert_tf.tasks.squad import questions as squad_questions
 from albert_tf.text.tokenization import FullTokenizer
-from tests import GOLDEN, TINY_CONFIG
+from tests import tiny
+from tests.errors import refuses
 from tests.processes import lines_of_code
 
 pytestmark = pytest.mark.long  # each export takes a training
 
-GLUE = GOLDEN / "finetune" / "glue_data"
-SQUAD = GOLDEN / "finetune" / "squad_data"
-SPM = GOLDEN / "tokenization" / "spm_uncased.model"
-WORDPIECE = GOLDEN / "tokenization" / "vocab.txt"
+GLUE, SQUAD, SPM, WORDPIECE = tiny.GLUE_DATA, tiny.SQUAD_DATA, tiny.VOCABULARY, tiny.WORDPIECE
 CLOSE = 1e-5  # between two graphs of one model, absolute: probabilities and scores
 CLOSE_ENCODED = 1e-4  # the same of the encoder's outputs, which are larger
 assert_close = functools.partial(np.testing.assert_allclose, rtol=0, atol=CLOSE)
-CONFIG = TINY_CONFIG | {"initializer_range": 0.5}  # so that random models tell texts apart
-RUN = {
-    "spm_model_file": SPM,
-    "do_train": True,
-    "do_predict": True,
-    "max_seq_length": 40,
-    "learning_rate": 0.05,
-    "allow_random_init": True,
-    "save_checkpoints_steps": 2,
-    "seed": 1,
-}
+CONFIG = tiny.CONFIG | {"initializer_range": 0.5}  # so that random models tell texts apart
+RUN = tiny.COMMON | {"max_seq_length": 40, "learning_rate": 0.05, "save_checkpoints_steps": 2}
 # A rate at which models still tell texts apart, by more than CLOSE.
-CLASSIFIER = RUN | {"data_dir": GLUE, "train_step": 2, "train_batch_size": 2, "learning_rate": 1e-4}
+CLASSIFIER = RUN | tiny.TWO_STEPS | {"learning_rate": 1e-4}
 RACE = CLASSIFIER | {
     "max_qa_length": 12,
     "warmup_step": 0,
@@ -62,26 +50,22 @@ RACE = CLASSIFIER | {
     "max_seq_length": 64,
     "export_tflite": True,
 }
-# Windows of a few pieces, so that paragraphs have several.
-SQUAD_RUN = RUN | {
-    "max_seq_length": 48,
-    "doc_stride": 16,
-    "max_query_length": 12,
-    "train_batch_size": 8,
-    "num_train_epochs": 0.5,
-    "max_answer_length": 9,
-    "n_best_size": 5,
-    "save_checkpoints_steps": 1000,
-    "export_tflite": True,
-}
+SQUAD_RUN = (
+    RUN
+    | tiny.WINDOWS
+    | {
+        "train_batch_size": 8,
+        "num_train_epochs": 0.5,
+        "max_answer_length": 9,
+        "n_best_size": 5,
+        "save_checkpoints_steps": 1000,
+        "export_tflite": True,
+    }
+)
 TASKS = {  # one or two texts, classes or scores, both kinds of vocabulary
     "CoLA": {"spm_model_file": "", "vocab_file": WORDPIECE},
     "RTE": {"threshold_to_export": 0.25},
     "STS-B": {"export_tflite": True},
-}
-VERSIONS = {
-    "1.1": {"train_file": SQUAD / "train_v1.1.json", "predict_file": SQUAD / "dev_v1.1.json"},
-    "2.0": {"train_file": SQUAD / "train_v2.0.json", "predict_file": SQUAD / "dev_v2.0.json"},
 }
 RUNS = {  # name -> script, flags
     **{
@@ -89,7 +73,7 @@ RUNS = {  # name -> script, flags
         for name, flags in TASKS.items()
     },
     "RACE": (run_race, RACE),
-    **{name: (run_squad, SQUAD_RUN | flags) for name, flags in VERSIONS.items()},
+    **{name: (run_squad, SQUAD_RUN | flags) for name, flags in tiny.SQUAD_FILES.items()},
 }
 
 
@@ -330,19 +314,19 @@ def gone(directory):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda _: {"max_seq_length": 24}, r"=24, .* --max_seq_length=40 \(.*run.json"),
-        (lambda _: {"do_lower_case": False}, "do_lower_case=false, .* --do_lower_case=true"),
-        (lambda _: {"spm_model_file": SPM}, f"{SPM.name} is not the vocabulary .*{WORDPIECE.name}"),
-        (other_config, "num_attention_heads=4, but the model was trained with 2"),
-        (gone, "gone.txt, the vocabulary .*run.json, is gone .* --vocab_file"),
-        (damaged, "run.json is damaged: delete it"),
+        (lambda _: {"max_seq_length": 24}, "=24 ... --max_seq_length=40 ... run.json"),
+        (lambda _: {"do_lower_case": False}, "do_lower_case=false ... --do_lower_case=true"),
+        (lambda _: {"spm_model_file": SPM}, f"{SPM.name} ... run.json"),
+        (other_config, "num_attention_heads=4 ... 2"),
+        (gone, "gone.txt ... run.json ... --vocab_file"),
+        (damaged, "run.json"),
     ],
 )  # fmt: skip
 def test_flags_that_contradict_the_training(change, message, exported, export_again, tmp_path):
     directory, _ = exported("CoLA")
     out = Path(shutil.copytree(directory, tmp_path / "out"))
     config = {"albert_config_file": directory.parent / "config.json"} | change(out)
-    with pytest.raises(UserError, match=message):
+    with refuses(message):
         export_again("CoLA", out, **config)
 
 
@@ -396,8 +380,9 @@ def test_race_gives_the_scripts_predictions(exported, predicted, signatures_of):
     assert_close(found, expected)
 
     lines = predicted(export, race_texts(), predict_batch_size=3)
-    assert_best([race.LETTERS.index(line["label"]) for line in lines], expected)
-    found = [[line["probabilities"][letter] for letter in race.LETTERS] for line in lines]
+    letters = race.labels_of(race.NUM_OPTIONS)
+    assert_best([letters.index(line["label"]) for line in lines], expected)
+    found = [[line["probabilities"][letter] for letter in letters] for line in lines]
     assert_close(found, expected)
 
 
@@ -458,11 +443,11 @@ def kept_answers(directory):
     }
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", tiny.SQUAD_FILES)
 def test_squad_gives_the_scripts_answers(version, exported, predicted, signatures_of):
     directory, export = exported(version)
     expected = kept_answers(directory)
-    examples = squad_questions.read_examples(str(VERSIONS[version]["predict_file"]), False)
+    examples = squad_questions.read_examples(str(tiny.SQUAD_FILES[version]["predict_file"]), False)
     texts = [{"question": e.question_text, "context": e.paragraph_text} for e in examples]
     lines = predicted(export, texts, predict_batch_size=7)
     assert len(lines) == len(expected) > 20
@@ -514,7 +499,7 @@ def test_squad_signature_of_ids(exported, signatures_of):
     assert export.parent.name == "saved_model"
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", tiny.SQUAD_FILES)
 def test_nothing_to_read_gives_no_answer(version, exported, signatures_of):
     _, export = exported(version)
     questions, contexts = ["Who?", "", "Who? " * 99], ["", "Nobody.", " \n"]
@@ -629,7 +614,7 @@ def test_a_batch_is_its_rows(name, exported, signatures_of):
         if signature == "text":
             joined = {k: np.concatenate([row[k] for row in rows]) for k in whole}
             assert_same_outputs(whole, joined)
-        elif name in VERSIONS:
+        elif name in tiny.SQUAD_FILES:
             assert whole["input_mask"].any(axis=-1).sum(axis=-1).tolist()[::2] == [1, 1]
             assert whole["input_mask"].shape[1] > 2
 
@@ -744,13 +729,17 @@ def test_tflite(name, outputs, exported, signatures_of):
             found = found["start_top_log_probs"].max(axis=-1)
             np.testing.assert_allclose(found, best, rtol=limit, atol=limit)
     assert sizes[2] < sizes[1] < sizes[0]
+    named = directory.parent / "export" / "labels.txt"
+    assert named.exists() == (export / "assets" / "labels.txt").exists()
+    if named.exists():
+        assert named.read_text() == (export / "assets" / "labels.txt").read_text()
 
 
 def test_a_tflite_file_that_differs(exported, run_main, tmp_path, monkeypatch):
     """Neither it nor anything else is published then."""
     directory, _ = exported("2.0")
     monkeypatch.setitem(tflite_files.TFLITE_LIMITS, "float", -1.0)
-    with pytest.raises(UserError, match=r"the float file differ from the model's by .* allowed"):
+    with refuses("--export_tflite ... float ... -1"):
         run_main(
             run_squad, albert_config_file=directory.parent / "config.json", output_dir=directory,
             export_dir=tmp_path / "export", export_tflite=True,
@@ -783,42 +772,51 @@ def test_a_killed_export_leaves_no_version(tmp_path, monkeypatch):
 # --- Bad input ---
 
 RTE = {"task_name": "RTE", "do_predict": True}
-NO_THRESHOLD = "--null_score_diff_threshold must be a number"
+NO_THRESHOLD = "--null_score_diff_threshold"
 
 
 @pytest.mark.parametrize(
     ("script", "flags", "message"),
     [
-        (run_classifier, RTE | {"export_tflite": True}, "does nothing without --export_dir"),
-        (run_classifier, RTE | {"threshold_to_export": 1}, "does nothing without --export_dir"),
+        (run_classifier, RTE | {"export_tflite": True}, "--export_dir"),
+        (run_classifier, RTE | {"threshold_to_export": 1}, "--export_dir"),
         (
             run_classifier,
             {"threshold_to_export": "inf", "task_name": "RTE", "export_dir": "x"},
-            "--threshold_to_export=inf is not finite",
+            "--threshold_to_export ... inf",
         ),
         (run_squad, {"null_score_diff_threshold": "nan", "export_dir": "x"}, NO_THRESHOLD),
         (run_squad, {"null_score_diff_threshold": "-inf", "export_dir": "x"}, NO_THRESHOLD),
-        (run_squad, {"export_dir": "x", "ensemble_dirs": "a,b"}, "cannot be combined with"),
+        (
+            run_squad,
+            {"export_dir": "x", "ensemble_dirs": "a,b"},
+            "--ensemble_dirs",
+        ),
         (
             run_squad,
             {"export_dir": "x", "card_file": "no.md"},
-            "--card_file=no.md: there is no such",
+            "--card_file=no.md",
         ),
         (
             run_squad,
             {"do_predict": True, "card_file": __file__},
-            "--card_file does nothing without --export_dir",
+            "--card_file ... --export_dir",
         ),
-        (run_race, {"export_text": False, "data_dir": GLUE}, "--export_text=false needs"),
+        (run_race, {"export_text": False, "data_dir": GLUE}, "--export_text=false"),
         (
             run_classifier,
-            {"task_name": "tsv", "labels": "a,b\tc", "export_dir": "x"},
-            "no line ends",
+            {
+                "task_name": "tsv",
+                "labels": "a,b\tc",
+                "init_checkpoint": "english-small",
+                "do_train": True,
+            },
+            "--labels",
         ),
     ],
 )
 def test_flags_that_do_not_go_together(script, flags, message, run_main, tmp_path):
-    with pytest.raises(ValueError, match=message):
+    with refuses(message):
         run_main(script, **{"data_dir": GLUE} if script is run_classifier else {},
                  output_dir=tmp_path / "out", **flags)  # fmt: skip
 
@@ -826,7 +824,7 @@ def test_flags_that_do_not_go_together(script, flags, message, run_main, tmp_pat
 def test_no_checkpoint_to_export(export_again, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(CONFIG))
     (tmp_path / "out").mkdir()
-    with pytest.raises(ValueError, match="holds no checkpoint to evaluate, predict with or export"):
+    with refuses(f"--output_dir={tmp_path}/out"):
         export_again("RTE", tmp_path / "out", spm_model_file=SPM, max_seq_length=40)
     assert not list(tmp_path.glob("export/*"))
 
@@ -850,5 +848,5 @@ def test_variables_of_another_task(exported, run_main, tmp_path):
         export = Path(shutil.copytree(exported("RTE")[1], tmp_path / name))
         shutil.rmtree(export / "variables")
         shutil.copytree(exported(name)[1] / "variables", export / "variables")
-        with pytest.raises(UserError, match=f"{re.escape(str(export))} cannot be loaded"):
+        with refuses(f"{export!s}"):
             run_main(predict, saved_model=export, text="a")

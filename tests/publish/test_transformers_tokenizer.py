@@ -6,11 +6,14 @@ import importlib.util
 import json
 
 import pytest
-from sentencepiece import sentencepiece_model_pb2
 
+from albert_tf.options import NORMALIZATION_RULES
 from albert_tf.publish import transformers_tokenizer
+from albert_tf.sentencepiece_proto import ModelProto
 from albert_tf.text.tokenization import FullTokenizer, basic_tokens
 from tests import GOLDEN
+from tests.errors import refuses
+from tests.text.languages import LANGUAGE_LINES, LANGUAGE_SETTINGS, REORDERED, model_of_letters
 
 VOCABULARIES = GOLDEN / "tokenization"
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -66,7 +69,7 @@ def ids_of(tokenizer, lines):
 
 def test_pieces_of_a_sentencepiece_tokenizer():
     path = VOCABULARIES / "spm_uncased.model"
-    proto = sentencepiece_model_pb2.ModelProto.FromString(path.read_bytes())
+    proto = ModelProto.FromString(path.read_bytes())
     contents = files_of(path)
     assert contents["spiece.model"] == path.read_bytes()
     values = json.loads(contents["tokenizer.json"])
@@ -111,27 +114,27 @@ TRAINER, NORMALIZER = "trainer_spec", "normalizer_spec"
 @pytest.mark.parametrize(
     "part, key, value, message",
     [
-        (TRAINER, "model_type", 2, "is of the type bpe"),
-        (TRAINER, "model_type", 3, "is of the type word"),
-        (TRAINER, "model_type", 4, "is of the type char"),
-        (TRAINER, "byte_fallback", True, "falls back to bytes"),
-        (TRAINER, "treat_whitespace_as_suffix", True, "marks the ends of words"),
-        (NORMALIZER, "add_dummy_prefix", False, "has add_dummy_prefix=false"),
-        (NORMALIZER, "remove_extra_whitespaces", False, "has remove_extra_whitespaces=false"),
-        (NORMALIZER, "escape_whitespaces", False, "has escape_whitespaces=false"),
-        ("piece", "type", 5, "has unused pieces"),
-        ("piece", "type", 6, "falls back to bytes"),
-        ("piece", "piece", "▁of▁the", "has pieces of several words"),
+        (TRAINER, "model_type", 2, "bpe"),
+        (TRAINER, "model_type", 3, "word"),
+        (TRAINER, "model_type", 4, "char"),
+        (TRAINER, "byte_fallback", True, "bytes"),
+        (TRAINER, "treat_whitespace_as_suffix", True, "words"),
+        (NORMALIZER, "add_dummy_prefix", False, "add_dummy_prefix=false"),
+        (NORMALIZER, "remove_extra_whitespaces", False, "remove_extra_whitespaces=false"),
+        (NORMALIZER, "escape_whitespaces", False, "escape_whitespaces=false"),
+        ("piece", "type", 5, "unused"),
+        ("piece", "type", 6, "bytes"),
+        ("piece", "piece", "▁of▁the", "pieces"),
     ],
 )
 def test_settings_that_are_not_followed_are_refused(part, key, value, message, tmp_path):
     model = (VOCABULARIES / "spm_uncased.model").read_bytes()
-    proto = sentencepiece_model_pb2.ModelProto.FromString(model)
+    proto = ModelProto.FromString(model)
     setattr(proto.pieces[100] if part == "piece" else getattr(proto, part), key, value)
     tokenizer = FullTokenizer(spm_model_file=str(VOCABULARIES / "spm_uncased.model"))
     tokenizer.path = str(tmp_path / "spm.model")  # SentencePiece itself refuses some
     (tmp_path / "spm.model").write_bytes(proto.SerializeToString())
-    with pytest.raises(ValueError, match=f"the SentencePiece model {message}"):
+    with refuses(f"SentencePiece ... {message}"):
         transformers_tokenizer.tokenizer_files(tokenizer, 40)
 
 
@@ -213,6 +216,24 @@ def test_text_that_a_sentencepiece_model_gets(lower, strip_accents, tmp_path):
 
 
 @needs_transformers
+@pytest.mark.parametrize("rule", NORMALIZATION_RULES)
+@pytest.mark.parametrize("settings", LANGUAGE_SETTINGS)
+def test_ids_of_the_choices_of_a_language(settings, rule, tmp_path):
+    path, lines = tmp_path / "spm.model", [*HARD, *LANGUAGE_LINES, *REORDERED]
+    options = {"user_defined_symbols": ["<url>"], "byte_fallback": settings["strip_accents"]}
+    model_of_letters(path, settings, normalization_rule_name=rule, **options)
+    (path.parent / "hf").mkdir()
+    ours = FullTokenizer(spm_model_file=str(path))
+    for name, content in transformers_tokenizer.tokenizer_files(ours, 40).items():
+        (path.parent / "hf" / name).write_bytes(content)
+    import transformers
+
+    (path.parent / "hf" / "config.json").write_text('{"model_type": "albert"}')
+    theirs = transformers.AutoTokenizer.from_pretrained(str(path.parent / "hf"))
+    assert differences(theirs, ours, lines) == []
+
+
+@needs_transformers
 @pytest.mark.parametrize("name", ["spm_uncased.model", "vocab.txt"])
 @pytest.mark.parametrize("kind", ["AutoTokenizer", "the class itself"])
 def test_pairs_have_two_types(name, kind, tmp_path):
@@ -259,3 +280,29 @@ def test_ids_of_real_lines(tmp_path, shared_data):
     books = (shared_data / "corpus" / "books-heldout.txt").read_text(encoding="utf-8").split("\n")
     assert len(quoted) > 800
     assert differences(theirs, ours, quoted + books[:2000] + HARD) == []
+
+
+# --- The piece for padding ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("pieces", "pad"),
+    [
+        (["[PAD]", "[UNK]", "[CLS]", "[SEP]", "the"], "[PAD]"),
+        (["the", "[UNK]", "[CLS]", "[SEP]", "[PAD]"], "[PAD]"),
+        (["the", "of", "[UNK]", "[CLS]", "[SEP]"], "[SEP]"),  # no ordinary piece is special
+    ],
+)
+def test_padding_is_declared_where_it_stands(pieces, pad, tmp_path):
+    path = tmp_path / "vocab.txt"
+    path.write_text("\n".join(pieces))
+    tokenizer = FullTokenizer(vocab_file=str(path))
+    written = transformers_tokenizer.tokenizer_files(tokenizer, 40)
+    assert json.loads(written["tokenizer_config.json"])["pad_token"] == pad
+    added = json.loads(written["tokenizer.json"])["added_tokens"]
+    assert {token["content"]: token["id"] for token in added} == {
+        piece: id_ for id_, piece in enumerate(pieces) if piece.startswith("[")
+    }
+    ids = {"bos_token_id": pieces.index("[CLS]"), "eos_token_id": pieces.index("[SEP]")}
+    found = transformers_tokenizer.ids_for_config(tokenizer)
+    assert found == ids | {"pad_token_id": pieces.index(pad)}

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.errors import UserError
 from albert_tf.records import feature_cache, input_pipeline, schemas
+from tests.errors import assert_names, assert_says, refuses
 
 SCHEMA = {"x": schemas.FeatureSpec(tf.int64, 2)}
 BATCHES = [{"x": np.array([[1, 2], [3, 4]])}, {"x": np.array([[5, 6]])}]
@@ -46,13 +46,14 @@ def test_cache_is_made_and_used_again(cache):
     first, made, said = cache()
     assert made
     assert (first.path, first.counts) == (str(cache.path), {"left_out": 7})
-    assert "Making features: " in said and "(there are none yet)" in said
+    assert_names(said, cache.path)
     sidecar = json.loads(Path(f"{cache.path}.meta.json").read_text())
     assert (sidecar["records"], sidecar["task"]) == (3, "cola")
     (batch,) = input_pipeline.eval_dataset([str(cache.path)], SCHEMA, 3)
     assert batch["x"].numpy().tolist() == [[1, 2], [3, 4], [5, 6]]
-    said = f"Using features again: {cache.path} (3 records, same settings and input)\n"
-    assert cache() == (first, False, said)
+    *again, said = cache()
+    assert again == [first, False]
+    assert_names(said, f"{cache.path} ... 3")
 
 
 def test_cache_is_made_again_for_other_settings_input_or_content(cache):
@@ -60,22 +61,22 @@ def test_cache_is_made_again_for_other_settings_input_or_content(cache):
     settings = {"task": "cola", "lengths": (1, 3), "do_lower_case": True}
     _, made, said = cache(settings=settings)
     assert made
-    assert "(made with other values of do_lower_case, lengths)\n" in said
+    assert_names(said, "do_lower_case")
     _, made, _ = cache(settings=settings)
     assert not made
     wide = {"x": schemas.FeatureSpec(tf.int64, 3)}
     _, made, said = cache(settings, wide, [{"x": np.ones([1, 3], int)}])
     assert made
-    assert "(made with other values of schema)\n" in said
+    assert_names(said, "schema")
     cache()
     cache.source.write_text("other")
     _, made, said = cache()
     assert made
-    assert "(made with other values of input_sha256)\n" in said
+    assert_names(said, "input_sha256")
     cache.path.write_bytes(b"something else")
     _, made, said = cache()
     assert made
-    assert "it is not the file that its .meta.json describes" in said
+    assert_names(said, ".meta.json")
 
 
 def test_cache_without_or_with_damaged_sidecar(cache):
@@ -84,7 +85,8 @@ def test_cache_without_or_with_damaged_sidecar(cache):
     good = json.loads(sidecar.read_text())
     sidecar.unlink()
     _, made, said = cache()
-    assert made and "it lacks a .meta.json that says how it was made" in said
+    assert made
+    assert_names(said, ".meta.json")
     changes = [{"bytes": "x"}, {"bytes": math.nan}, {"records": True}, {"records": None}]
     changes += [{"counts": []}, {"counts": {"left_out": "7"}}]
     damaged = [json.dumps(good | change) for change in changes]
@@ -92,9 +94,9 @@ def test_cache_without_or_with_damaged_sidecar(cache):
         sidecar.write_text(content, encoding="latin-1")
         _, made, said = cache()
         assert made, content[:99]
-        assert "its .meta.json, which says how it was made, is damaged" in said
+        assert_names(said, ".meta.json")
     sidecar.write_text(json.dumps({"counts": {}, "bytes": 1, "records": 1}))
-    assert "made with other values of format, input_sha256" in cache()[2]
+    assert_says(cache()[2], "input_sha256")
 
 
 def test_cache_with_settings_in_its_name(cache):
@@ -103,7 +105,7 @@ def test_cache_with_settings_in_its_name(cache):
     assert made and re.fullmatch(r"cola_train-[0-9a-f]{8}\.tf_record", Path(first.path).name)
     before = Path(first.path).stat()
     second, made, said = cache({"task": "rte"}, batches=BATCHES[:1], add_key=True)
-    assert made and second.path != first.path and "(there are none yet)" in said
+    assert made and second.path != first.path and second.path in said
     cache.source.write_text("other")
     third, made, _ = cache(add_key=True)
     assert made and len({first.path, second.path, third.path}) == 3
@@ -141,11 +143,11 @@ def test_cache_whose_records_are_damaged(cache):
     """Name, sidecar and length fit: the file is named, and what to do."""
     cache()
     good = bytearray(cache.path.read_bytes())
-    for place, message in ((20, "is not a readable TFRecord"), (-8, "is damaged after record")):
+    for place, message in ((20, "TFRecord"), (-8, "")):
         bad = good.copy()
         bad[place] ^= 255
         cache.path.write_bytes(bad)
-        with pytest.raises(UserError, match=rf"{cache.path} {message}.*delete it"):
+        with refuses(f"{cache.path} ... {message}"):
             cache()
             input_pipeline.load_arrays(str(cache.path), SCHEMA)
 
@@ -166,9 +168,9 @@ def test_failed_cache_leaves_nothing_that_could_be_used(cache):
 
 
 def test_cache_of_nothing_or_of_missing_input(cache):
-    with pytest.raises(ValueError, match=r"no example to write to .*cola_train.tf_record"):
+    with refuses("cola_train.tf_record"):
         cache(batches=[])
     cache.source.unlink()
-    with pytest.raises(ValueError, match=r"cannot read .*source.tsv"):
+    with refuses("source.tsv"):
         cache()
     assert not cache.path.exists()

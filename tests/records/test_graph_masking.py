@@ -11,6 +11,7 @@ from albert_tf.corpus import instances
 from albert_tf.corpus.instances import Settings
 from albert_tf.records import graph_masking, input_pipeline, record_files, schemas
 from albert_tf.text.tokenization import SpecialIds
+from tests.errors import refuses
 from tests.records.small_records import write
 
 CLS, SEP, MASK = 2, 3, 4
@@ -111,7 +112,7 @@ def test_the_distribution_is_that_of_written_masks(do_whole_word_mask, favor_sho
         ids, mask.sum(1), starts, may_mask, settings, MASK, SIZE, np.random.default_rng(5)
     )
     ours, theirs = (
-        figures_of(where, after, ids)
+        metrics_of(where, after, ids)
         for where, after in ((predicted(found), found["input_ids"]), (written, new_ids))
     )
     for name, values in ours.items():
@@ -120,7 +121,7 @@ def test_the_distribution_is_that_of_written_masks(do_whole_word_mask, favor_sho
         assert abs(values.mean() - expected.mean()) <= 5 * error, name
 
 
-def figures_of(where, after, ids):
+def metrics_of(where, after, ids):
     """Properties of masks, for each sequence or each prediction: dict of float arrays."""
     edges = np.diff(np.pad(where, ((0, 0), (1, 1))).astype(int), axis=1)
     runs = np.nonzero(edges == -1)[1] - np.nonzero(edges == 1)[1]
@@ -241,3 +242,33 @@ def test_an_evaluation_has_the_same_masks_every_time(unmasked_files):
     other = input_pipeline.eval_dataset(unmasked_files[1:], UNMASKED, 5, masking=MASKING)
     assert rows_of(other.as_numpy_iterator()) == once[12:]
     assert dict(once) != dict(rows_of(batches(unmasked_files, 8, 3, seed=0)))
+
+
+@pytest.mark.parametrize(
+    "keep, random, shares", [(0.0, 0.0, (1.0, 0.0)), (0.0, 0.5, (0.5, 0.0)), (0.3, 0.2, (0.5, 0.3))]
+)
+def test_shares_of_kept_and_random_pieces(keep, random, shares):
+    features = sequences(2000)
+    settings = Settings(
+        max_seq_length=LENGTH,
+        max_predictions_per_seq=9,
+        masked_lm_prob=0.3,
+        masked_lm_keep_prob=keep,
+        masked_lm_random_prob=random,
+    )
+    ids = features["input_ids"]
+    found = masked(features, settings)
+    may_mask = (ids != CLS) & (ids != SEP) & (features["input_mask"] > 0)
+    written, where = instances.masked(
+        ids, features["input_mask"].sum(1), features["token_boundary"] > 0, may_mask, settings,
+        MASK, SIZE, np.random.default_rng(5),
+    )  # fmt: skip
+    for after, chosen in ((found["input_ids"], predicted(found)), (written, where)):
+        after, before = np.array(after)[chosen], np.array(ids)[chosen]
+        actual = np.mean(after == MASK), np.mean(after == before)
+        np.testing.assert_allclose(actual, shares, atol=0.03 if random else 0)
+
+
+def test_shares_above_one_are_refused():
+    with refuses("--masked_lm_keep_prob=0.7 ... --masked_lm_random_prob=0.4"):
+        Settings(masked_lm_keep_prob=0.7, masked_lm_random_prob=0.4)

@@ -13,9 +13,9 @@ import pytest
 import tensorflow as tf
 
 from albert_tf import progress
-from albert_tf.errors import UserError
 from albert_tf.records import input_pipeline, record_files, schemas
 from albert_tf.records.schemas import FeatureSpec
+from tests.errors import refuses
 from tests.records.small_records import FLAGS, SCHEMA, encode, example, train_batches, write
 
 
@@ -25,20 +25,19 @@ def test_good_files_pass(five_files):
 
 
 LONGER = {"ids": FeatureSpec(tf.int64, 128)}
-WRONG_LENGTH = r"--max_seq_length=128 but the records have length 3 \(feature ids, record 1 of .*"
 
 
 @pytest.mark.parametrize(
     ("schema", "flags", "message"),
     [
-        (LONGER, FLAGS, WRONG_LENGTH + r"1\.tfrecord"),
-        (LONGER, None, r"feature ids in record 1 of .* has length 3, not 128"),
-        ({"label": SCHEMA["ids"]}, FLAGS, r"has no feature label; it has ids, weight"),
-        ({"weight": FeatureSpec(tf.int64, 1)}, FLAGS, "weight in .* is float_list, not int64_list"),
+        (LONGER, FLAGS, "--max_seq_length=128 ... 3 ... record 1 ... 1.tfrecord"),
+        (LONGER, None, "record 1 ... 3 ... 128"),
+        ({"label": SCHEMA["ids"]}, FLAGS, "label ... ids, weight"),
+        ({"weight": FeatureSpec(tf.int64, 1)}, FLAGS, "float_list ... int64_list"),
     ],
 )
 def test_features_that_do_not_fit_are_named(five_files, schema, flags, message):
-    with pytest.raises(UserError, match=message):
+    with refuses(message):
         record_files.check_records(five_files, schema, flags)
 
 
@@ -49,17 +48,17 @@ def test_doubled_predictions_are_explained(tmp_path):
 
     path = write(tmp_path / "a", [0], schemas.pretraining_schema(8, 4), permuted)
     flags = {"masked_lm_positions": "max_predictions_per_seq"}
-    message = "--max_predictions_per_seq=2 but the records have length 4.*do_permutation"
-    with pytest.raises(ValueError, match=message):
+    message = "--max_predictions_per_seq=2 ... 4 ... do_permutation"
+    with refuses(message):
         record_files.check_records([path], schemas.pretraining_schema(8, 2), flags)
 
 
 def test_files_that_are_no_records(tmp_path):
-    with pytest.raises(ValueError, match="absent is not a readable TFRecord file"):
+    with refuses("TFRecord"):
         record_files.check_records([str(tmp_path / "absent")], SCHEMA, FLAGS)
     with schemas.open_writers([str(tmp_path / "other")]) as (writer,):
         writer.write(b"\xff\xff\xff")
-    with pytest.raises(ValueError, match=r"record 1 of .*other is not a tf\.train\.Example"):
+    with refuses("record 1 ... tf.train.Example"):
         record_files.check_records([str(tmp_path / "other")], SCHEMA, FLAGS)
 
 
@@ -70,7 +69,7 @@ def test_find_bad_record_says_which(tmp_path, five_files):
         writer.write(encode(example(1), SCHEMA))
         writer.write(encode({"ids": [1, 2], "weight": [0.0]}, short))
     record_files.check_records([path], SCHEMA, FLAGS)
-    with pytest.raises(ValueError, match=r"length 2 .*record 2 of .*mixed"):
+    with refuses("2 ... record 2"):
         record_files.find_bad_record([*five_files, path], SCHEMA, FLAGS)
 
 
@@ -81,21 +80,21 @@ def with_a_flipped_bit(content):
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (gzip.compress, "is compressed: unpack it with gunzip, or have its name end in .gz"),
-        (lambda content: content[:-30], "is damaged after record 39"),
-        (with_a_flipped_bit, "is damaged after record 39"),
-        (lambda content: b"text " * 99, "is not a readable TFRecord file"),
-        (lambda content: b"", "holds no record"),
+        (gzip.compress, ".gz"),
+        (lambda content: content[:-30], "record 39"),
+        (with_a_flipped_bit, "record 39"),
+        (lambda content: b"text " * 99, "TFRecord"),
+        (lambda content: b"", "record"),
     ],
     ids=["gzip", "cut", "bit", "text", "empty"],
 )
 def test_damaged_files_are_named_in_one_line(five_files, tmp_path, damage, message):
     path = tmp_path / "file"
     path.write_bytes(damage(Path(five_files[0]).read_bytes()))
-    with pytest.raises(UserError) as error:
+    with refuses(f"{path} ... {message}") as error:
         record_files.check_records([str(path)], SCHEMA)
         input_pipeline.load_arrays(str(path), SCHEMA)
-    assert str(error.value).startswith(f"{path} {message}") and "\n" not in str(error.value)
+    assert "\n" not in str(error.value)
 
 
 def masked_crc32c(content):
@@ -124,14 +123,14 @@ def test_a_length_beyond_the_file_is_found_before_tensorflow_reads_it(
     content = content[: size * before] + head + content[size * before + 12 :]
     path = tmp_path / f"file{ending}"
     path.write_bytes(gzip.compress(content) if ending else content)
-    message = "is damaged after record 39" if before else "is not a readable TFRecord file"
+    message = "record 39" if before else "TFRecord"
     for read in (
         record_files.read_index,
         record_files.check_lengths,
         lambda paths: input_pipeline.load_arrays(*paths, SCHEMA),
         lambda paths: record_files.first_records(*paths, 40),
     ):
-        with pytest.raises(UserError, match=f"{path} {message}: the next one "):
+        with refuses(f"{path} ... {message}"):
             read([str(path)])
 
 
@@ -144,13 +143,13 @@ SMALL_SCHEMA = {
 @pytest.mark.parametrize(
     ("schema", "name", "value", "allowed"),
     [
-        (SMALL_SCHEMA, "ids", 10, "0 to 9"),
-        (SMALL_SCHEMA, "ids", -1, "0 to 9"),
-        (SMALL_SCHEMA, "ids", 2**32, "0 to 9"),  # 0 in int32
-        (SMALL_SCHEMA, "weight", -0.5, "0 to 3.4"),
-        (SMALL_SCHEMA, "weight", float("nan"), "0 to 3.4"),
-        (SMALL_SCHEMA, "weight", float("inf"), "0 to 3.4"),
-        (SCHEMA, "ids", 2**31, "-2147483648 to 2147483647"),
+        (SMALL_SCHEMA, "ids", 10, "0 ... 9"),
+        (SMALL_SCHEMA, "ids", -1, "0 ... 9"),
+        (SMALL_SCHEMA, "ids", 2**32, "0 ... 9"),  # 0 in int32
+        (SMALL_SCHEMA, "weight", -0.5, "0 ... 3.4028234663852886e+38"),
+        (SMALL_SCHEMA, "weight", float("nan"), "0 ... 3.4028234663852886e+38"),
+        (SMALL_SCHEMA, "weight", float("inf"), "0 ... 3.4028234663852886e+38"),
+        (SCHEMA, "ids", 2**31, "-2147483648 ... 2147483647"),
         (SCHEMA, "weight", float("-inf"), "-3.4"),
     ],
 )
@@ -167,13 +166,11 @@ def test_values_out_of_range_fail_and_are_named(tmp_path, schema, name, value, a
         input_pipeline.eval_dataset([path], schema, 2),
         train_batches([path], 2, schema=schema),
     ):
-        with pytest.raises(tf.errors.InvalidArgumentError, match=f"feature {name} holds a value"):
+        with refuses(name, error=tf.errors.InvalidArgumentError):
             list(itertools.islice(dataset, 50))
-    message = f"feature {name} in record 3 of {path} holds {value}; allowed are {allowed}"
     for read in (input_pipeline.load_arrays, lambda path, schema: find([path], schema)):
-        with pytest.raises(UserError) as error:
+        with refuses(f"{name} ... record 3 ... {path} ... {value} ... {allowed}"):
             read(path, schema)
-        assert str(error.value).startswith(message)
 
 
 def find(files, schema):
@@ -340,19 +337,19 @@ def test_damage_is_named(five_files, tmp_path):
     content[len(content) // 2] ^= 1
     damaged = tmp_path / "damaged"
     damaged.write_bytes(content)
-    with pytest.raises(UserError, match=r"damaged is damaged after record \d+: .*") as error:
+    with refuses(f"{damaged} ... record") as of_records:
         record_files.read_index([five_files[1], str(damaged)])
-    assert "delete it" not in str(error.value)
-    Path(f"{damaged}.meta.json").touch()  # a file of cached features
-    with pytest.raises(UserError, match=r"record \d+: .*\. If the file is damaged, delete it: "):
+    Path(f"{damaged}.meta.json").touch()  # a file of cached features, with another remedy
+    with refuses(f"{damaged} ... record") as of_features:
         record_files.read_index([five_files[1], str(damaged)])
-    with pytest.raises(UserError, match=r"cannot read .*absent"):
+    assert len(str(of_features.value)) > len(str(of_records.value))
+    with refuses(f"{tmp_path}/absent"):
         record_files.read_index([str(tmp_path / "absent")])
 
 
 def test_files_without_any_record(tmp_path):
     path = write(tmp_path / "empty", [])
-    with pytest.raises(UserError, match="empty hold no record"):
+    with refuses(path):
         record_files.read_index([path])
 
 
@@ -375,4 +372,4 @@ def test_the_progress_of_counting_ends_at_the_size_of_the_files(tmp_path, monkey
 def test_a_line_while_counting(five_files, monkeypatch, capsys):
     monkeypatch.setattr(progress, "LOG_SECONDS", -1)
     record_files.read_index(five_files)
-    assert re.search(r"counting the records: [\d.]+kB of [\d.]+kB", capsys.readouterr().err)
+    assert re.search(r": [\d.]+kB of [\d.]+kB", capsys.readouterr().err)

@@ -12,6 +12,7 @@ from hypothesis.extra import numpy as arrays_of
 
 from albert_tf.records import input_pipeline, record_files, schemas
 from tests import SHARED, read_arrays
+from tests.errors import refuses
 from tests.records.small_records import SCHEMA, encode, write
 
 
@@ -43,14 +44,14 @@ def test_round_trip(tmp_path):
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        ({"ids": [1, 2], "weight": [0.0]}, r"ids has shape \[2\], the schema wants \[3\]"),
-        ({"ids": [[1, 2, 3]], "weight": [0.0]}, r"ids has shape \[1, 3\]"),
-        ({"ids": [1, 2, 3]}, r"missing \['weight'\], unknown \[\]"),
-        ({"ids": [1, 2, 3], "weight": [0.0], "more": [1]}, r"missing \[\], unknown \['more'\]"),
+        ({"ids": [1, 2], "weight": [0.0]}, "[2] ... [3]"),
+        ({"ids": [[1, 2, 3]], "weight": [0.0]}, "[1, 3]"),
+        ({"ids": [1, 2, 3]}, "['weight']"),
+        ({"ids": [1, 2, 3], "weight": [0.0], "more": [1]}, "['more']"),
     ],
 )
 def test_encode_refuses_what_differs_from_the_schema(arrays, message):
-    with pytest.raises(ValueError, match=message):
+    with refuses(message, error=ValueError):
         encode(arrays, SCHEMA)
 
 

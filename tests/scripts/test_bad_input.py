@@ -5,7 +5,6 @@ Ranges are tested once for all options (tests/test_options.py), and what is foun
 is imported in tests/cli/test_bad_flags.py.
 """
 
-import re
 import shutil
 
 import pytest
@@ -13,14 +12,13 @@ import pytest
 import run_classifier
 import run_race
 import run_squad
-from tests.scripts.tiny_runs import (
+from tests.errors import refuses
+from tests.tiny import (
     CLASSIFIER,
     EVALUATE,
     GLUE_DATA,
     RACE,
     SQUAD,
-    SQUAD_DATA,
-    VOCABULARY,
     write_config,
 )
 
@@ -63,58 +61,53 @@ def below_a_file(flag):
 @pytest.mark.parametrize(
     ("script", "changed", "message"),
     [
-        (run_classifier, OWN | {"task_name": "csv"}, "csv is unknown; .* Did you mean tsv?"),
-        (run_classifier, OWN, "--label_column=label: the columns have names, so give --text_col"),
-        (run_classifier, NOTHING, "nothing to do"),
-        (run_classifier, WORKERS, "is for run_pretraining.py"),
+        (run_classifier, OWN | {"task_name": "csv"}, "csv ... tsv"),
+        (run_classifier, OWN, "--label_column=label ... --text_col"),
+        (run_classifier, NOTHING, "--do_train ... --export_dir"),
+        (run_classifier, WORKERS, "run_pretraining.py"),
         (run_classifier, {"max_seq_length": 128}, "max_position_embeddings=64"),
         (run_classifier, {"num_trials": 2, "do_eval": False}, "--num_trials"),
-        (run_classifier, {"labels": "a,b", "regression": True}, "--labels, --regression: for --ta"),
-        (run_classifier, {"labels": "a,b"}, "--labels: for --task_name=tsv or ner only"),
+        (
+            run_classifier,
+            {"labels": "a,b", "regression": True},
+            "--labels=a,b ... --regression",
+        ),
         (
             run_classifier,
             {"threshold_to_export": 1e39, "export_dir": "x"},
-            "--threshold_to_export=1e+39 is not finite in float32",
+            "--threshold_to_export ... 1e+39",
         ),
         (
             run_classifier,
             {"threshold_to_export": 0.5},
-            "--threshold_to_export does nothing without --export_dir",
+            "--threshold_to_export ... --export_dir",
         ),
-        (run_classifier, EVALUATE, "holds no checkpoint to evaluate"),
-        (run_classifier, bad_file("train.tsv", ""), "train.tsv is empty"),
-        (run_classifier, bad_file("train.tsv", HEADER), "train.tsv holds no example"),
-        (run_classifier, bad_file("dev.tsv", HEADER + "0\ta b\tx\n"), "dev.tsv, line 2: 3 columns"),
-        (run_classifier, bad_file("dev.tsv", HEADER + "0\ta\tb\tx\n"), "2: unknown label 'x'"),
-        (run_classifier, bad_file("test.tsv", HEADER + "0\ta\n"), "test.tsv, line 2: 2 columns"),
-        (run_classifier, bad_file("train.tsv", None), "RTE/train.tsv, which --do_train needs: che"),
-        (run_classifier, bad_file("dev.tsv", None), "RTE/dev.tsv, which --do_eval needs: check"),
-        (run_classifier, bad_file("test.tsv", None), "RTE/test.tsv, which --do_predict needs: che"),
+        (run_classifier, EVALUATE, "--output_dir="),
+        (run_classifier, bad_file("train.tsv", None), "RTE/train.tsv ... --do_train"),
+        (run_classifier, bad_file("test.tsv", None), "RTE/test.tsv ... --do_predict"),
         (run_classifier, below_a_file("output_dir"), "--output_dir="),
         (run_classifier, below_a_file("cached_dir"), "--cached_dir="),
         (run_classifier, below_a_file("glue_submission_dir"), "--glue_submission_dir="),
         (run_race, without_a_level, "RACE/test/high"),
-        (run_race, {"max_qa_length": 61}, "--max_qa_length=61: must lie between 1 and 60"),
         (run_race, below_a_file("train_file"), "--train_file="),
-        (run_squad, {"do_train": False, "do_predict": False}, "nothing to do"),
-        (run_squad, {"predict_file": ""}, "--do_predict needs --predict_file"),
-        (run_squad, {"predict_file": VOCABULARY}, "is not JSON"),
-        (run_squad, {"train_file": SQUAD_DATA / "dev_v1.1.json"}, "exactly one"),
-        (run_squad, {"albert_config_file": ""}, "give --albert_config_file"),
-        (run_squad, {"max_seq_length": 128}, "max_position_embeddings=64"),
-        (run_squad, {"max_seq_length": 16}, "--doc_stride=40 must lie between 1 and 13"),
-        (run_squad, {"doc_stride": 2**31}, "--doc_stride=2147483648 must lie between 1 and 61"),
-        (run_squad, {"start_n_top": 65}, "--start_n_top must be at most --max_seq_length=64. Rec"),
-        (run_squad, {"null_score_diff_threshold": "inf"}, "_diff_threshold must be a number"),
-        (run_squad, {"null_score_diff_threshold": "1e300"}, "_diff_threshold must be a number"),
+        (run_squad, {"do_train": False, "do_predict": False}, "--do_train ... --export_dir"),
+        (run_squad, {"predict_file": ""}, "--do_predict ... --predict_file"),
+        (run_squad, {"albert_config_file": ""}, "--albert_config_file"),
+        (run_squad, {"max_seq_length": 16}, "--doc_stride=40 ... 1 ... 13"),
+        (run_squad, {"start_n_top": 65}, "--start_n_top ... --max_seq_length=64"),
+        (run_squad, {"null_score_diff_threshold": "inf"}, "_diff_threshold"),
         (run_squad, {"ensemble_dirs": "a,b"}, "--ensemble_dirs"),
-        (run_squad, VERSION_1, "--null_score_diff_threshold is for version 2"),
+        (
+            run_squad,
+            VERSION_1,
+            "--null_score_diff_threshold=1.0 ... _negative=false",
+        ),
         (run_squad, {"predict_feature_file": "/dev/null/x"}, "--predict_feature_file"),
     ],
 )
 def test_bad_input_is_a_plain_error_before_training(run_main, tmp_path, script, changed, message):
     changed = changed(tmp_path) if callable(changed) else changed
     flags = SCRIPTS[script] | {"albert_config_file": write_config(tmp_path / "config.json")}
-    with pytest.raises(ValueError, match=re.escape(message).replace(r"\.\*", ".*")):
+    with refuses(message):
         run_main(script, **flags | {"output_dir": tmp_path / "out"} | changed)
     assert not list((tmp_path / "out").glob("**/*.index"))

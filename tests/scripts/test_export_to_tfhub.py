@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""export_to_tfhub.py through its real main: figures, reuse elsewhere, the card, bad input."""
+"""export_to_tfhub.py through its real main: metrics, reuse elsewhere, the card, bad input."""
 
 import functools
 import json
@@ -13,7 +13,6 @@ import tensorflow as tf
 import export_to_tfhub
 from albert_tf import models
 from albert_tf.checkpoints import loading, run_directory, source
-from albert_tf.cli import model_flags
 from albert_tf.config import AlbertConfig
 from albert_tf.model import heads
 from albert_tf.publish import graph_inputs, hub, saved_models
@@ -29,6 +28,7 @@ from tests.checkpoints.golden_models import (
     values_of,
     write,
 )
+from tests.errors import assert_names, assert_says, refuses
 from tests.processes import lines_of_code
 
 POSITIONS = 40  # of the golden models
@@ -103,7 +103,7 @@ def example_of(module):
         *(pytest.param(v, marks=pytest.mark.slow) for v in VARIANTS[2:]),
     ],
 )
-def test_figures_of_the_original(variant, exported):
+def test_metrics_of_the_original(variant, exported):
     module = tf.saved_model.load(str(exported(variant)))
     inputs, expected = golden(variant)
     positions = inputs.pop(graph_inputs.POSITIONS)
@@ -294,7 +294,7 @@ def test_preprocessing(run_main, tmp_path, capsys):
         argument = {"spm_model_file" if is_sentencepiece else "vocab_file": str(source / kind)}
         tokenizer = FullTokenizer(**argument)
         ids = [tokenizer.encode_ids(text) for text in texts]
-        assert f"int32 [B, {length}]" in said[1]
+        assert_names(said[1], f"int32 ... [B, {length}]")
         expected += ["(1, 16)", str(ids), f"(3, {length})"]
         code += f"""
 {example_of(module)}
@@ -370,7 +370,7 @@ def test_sequences_longer_than_the_positions(exported):
         with pytest.raises((tf.errors.InvalidArgumentError, ValueError), match=message):
             call()
     # A graph that knows the length is refused by TensorFlow itself, when it is built.
-    with pytest.raises(ValueError, match=f"{POSITIONS + 1} and {POSITIONS}"):
+    with refuses(f"{POSITIONS + 1} ... {POSITIONS}", error=ValueError):
         tf.function(module)(inputs)
 
 
@@ -385,7 +385,8 @@ def test_a_checkpoint_without_heads(directory, run, capsys):
     module = tf.saved_model.load(str(run(path, checkpoint_name="bare")))
     assert not hasattr(module, "mlm") and not hasattr(module, "sop")
     out = capsys.readouterr().out
-    assert "no masked-LM head, and so no mlm" in out and "no sentence-order head" in out
+    assert "no sentence-order head" in out
+    assert_says(out, "masked-LM")
 
 
 def damage_encoder(path):
@@ -420,25 +421,25 @@ def enlarge_vocabulary(path):
     ("damage", "message"),
     [
         (lambda path: (path / "albert_config.json").unlink(), "albert_config.json"),
-        (lambda path: (path / "vocab.txt").unlink(), "holds no vocabulary: put the SentencePiece"),
-        (damage_encoder, "encoder"),
-        (enlarge_vocabulary, "311 pieces and .* vocab_size=300: one belongs to another model"),
-        (more_groups, "has no place for, so it belongs to another config: .*group_1"),
+        (lambda path: (path / "vocab.txt").unlink(), "SentencePiece"),
+        (damage_encoder, "encoder ... 25"),
+        (enlarge_vocabulary, "311 ... vocab_size=300"),
+        (more_groups, "group_1"),
         (
             record(text={"do_lower_case": False}),
-            "do_lower_case=true, .* --do_lower_case=false .*run",
+            "do_lower_case=true ... --do_lower_case=false",
         ),
         (
             record(vocabulary={"flag": "vocab_file", "path": "other.txt", "sha256": "00"}),
-            "vocab.txt is not the vocabulary .* other.txt",
+            "vocab.txt ... other.txt",
         ),
-        (record(vocabulary=5), "run.json is damaged: delete it"),
+        (record(vocabulary=5), "run.json"),
     ],
 )
 def test_bad_directories(damage, message, directory, run, tmp_path):
     path = directory()
     damage(path)
-    with pytest.raises(ValueError, match=message):
+    with refuses(message):
         run(path, do_lower_case=True)
     assert not list(tmp_path.glob("module*"))
 
@@ -446,15 +447,15 @@ def test_bad_directories(damage, message, directory, run, tmp_path):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ({"export_type": "preprocessing", "max_seq_length": 65}, "max_seq_length=65 exceeds .*=64"),
-        ({"export_type": "preprocessing", "max_seq_length": 2}, "must be at least 3"),
-        ({"max_seq_length": 8}, "is for --export_type=preprocessing"),
+        ({"export_type": "preprocessing", "max_seq_length": 65}, "max_seq_length=65 ... =64"),
+        ({"export_type": "preprocessing", "max_seq_length": 2}, "3"),
+        ({"max_seq_length": 8}, "--export_type=preprocessing"),
     ],
 )
 def test_lengths_that_make_no_module(flags, message, directory, run, tmp_path):
     path = directory()
     change_config(path, max_position_embeddings=64)
-    with pytest.raises(ValueError, match=message):
+    with refuses(message):
         run(path, **flags)
     assert not list(tmp_path.glob("module*"))
 
@@ -472,9 +473,8 @@ def test_clean_up_is_the_trainings(directory, run):
             assert source.Source(str(module)).setting_and_path(name)[0] is (name != flag)
         assert card in (module / "README.md").read_text()
     told = source.Source(str(module))
-    assert model_flags._casing_of(told, {}) == {"do_lower_case": True, "strip_accents": False}
-    with pytest.raises(ValueError, match=r"--strip_accents=true, but .* --strip_accents=false \("):
-        model_flags._casing_of(told, {"strip_accents": True})
+    facts = source.facts(told, source.START, {})
+    assert (facts["do_lower_case"].value, facts["strip_accents"].value) == (True, False)
     run(path, export_type="preprocessing", export_path=path / "preprocessing")
     assert "accents are kept." in (path / "preprocessing" / "README.md").read_text()
 
@@ -482,7 +482,7 @@ def test_clean_up_is_the_trainings(directory, run):
 def test_an_export_path_that_is_not_empty(directory, run, tmp_path):
     (tmp_path / "module").mkdir()
     (tmp_path / "module" / "mine").write_text("kept")
-    with pytest.raises(ValueError, match=r"--export_path=.*module is not empty"):
+    with refuses("--export_path="):
         run(directory())
     assert (tmp_path / "module" / "mine").read_text() == "kept"
     assert len(list((tmp_path / "module").iterdir())) == 1

@@ -11,8 +11,8 @@ import pytest
 
 from albert_tf.checkpoints import readers, run_directory
 from albert_tf.training import history
-from tests import ROOT
-from tests.scripts import quick_runs, two_workers
+from tests import ROOT, tiny
+from tests.scripts import two_workers
 
 pytestmark = pytest.mark.long
 STEPS, KILLS = 320, 8
@@ -33,7 +33,7 @@ class Process:
         )
 
     def wait_for_step(self, step, seconds=900.0):
-        """Waits until it has written figures of a step, has ended, or some time has passed."""
+        """Waits until it has written metrics of a step, has ended, or some time has passed."""
         end = time.time() + seconds
         while self.process.poll() is None and last_step(self._directory) < step:
             if time.time() > end:
@@ -63,7 +63,7 @@ def variables(directory):
 
 
 def test_a_killed_run_ends_as_one_that_never_was(tmp_path):
-    flags = quick_runs.flags_of_two_workers(tmp_path) | {
+    flags = tiny.many_steps(tmp_path) | {
         "distribution_strategy": "one_device",
         "num_train_steps": STEPS,
         "save_checkpoints_steps": 20,
@@ -106,7 +106,7 @@ def assert_same_ends(directory, other, step):
 
 
 def test_two_killed_workers_end_as_two_that_never_were(tmp_path):
-    flags = quick_runs.flags_of_two_workers(tmp_path) | {
+    flags = tiny.many_steps(tmp_path) | {
         "num_train_steps": STEPS,
         "save_checkpoints_steps": 50,
         "iterations_per_loop": 5,

@@ -13,20 +13,20 @@ import albert_tf
 import export_checkpoints
 import run_classifier
 from albert_tf.checkpoints import huggingface
-from albert_tf.cli import classifier_flags, predict
-from albert_tf.errors import UserError
+from albert_tf.cli import flag_groups, predict
 from albert_tf.tasks import glue, multi_label
 from albert_tf.tasks.base import TextInput
 from albert_tf.training import finetuning
-from albert_tf.training.task import Split
-from tests import SIZES, TINY_CONFIG
+from albert_tf.training.splits_and_results import Split
+from tests import SIZES, tiny
+from tests.errors import refuses
 from tests.script_flags import flags_of
-from tests.scripts.tiny_runs import COMMON, NO_DROPOUT, blocks, table, values_of
+from tests.tiny import COMMON, NO_DROPOUT, blocks, table, values_of
 
 CLOSE = 1e-5
 LABELS = ("food", "news", "sport")
 WORDS = dict(zip(LABELS, ("London", "Mary", "walked"), strict=True))  # one piece each
-CONFIG = TINY_CONFIG | NO_DROPOUT
+CONFIG = tiny.CONFIG | NO_DROPOUT
 LEARN = COMMON | {
     "task_name": "tsv",
     "multi_label": True,
@@ -98,8 +98,6 @@ def test_all_ways_give_the_same(learnt, export, data, run_main, tmp_path):
     assert np.abs(probabilities.sum(axis=1) - 1).max() > 0.1  # sigmoid and no softmax
     found = {"python": albert_tf.load(out).predict(texts)}
     (tmp_path / "in.tsv").write_text("\n".join(["text", *texts]) + "\n")
-    run_main(run_classifier, do_predict=True, predict_file=tmp_path / "in.tsv", output_dir=str(out))
-    found["file"] = [json.loads(line) for line in (out / "predictions.jsonl").open()]
     for name, source in (("saved_model", export), ("model", out)):
         target = tmp_path / f"{name}.jsonl"
         given = {name: source, "input_file": tmp_path / "in.tsv", "output_file": target}
@@ -128,7 +126,7 @@ def test_columns_of_0_and_1_are_the_same_labels(data):
 
 def test_the_threshold_of_an_evaluation_is_kept_and_used(learnt, tmp_path):
     out = shutil.copytree(learnt, tmp_path / "out")
-    path = out / multi_label.Threshold.FILE
+    path = out / multi_label.LabelThreshold.FILE
     kept = json.loads(path.read_text())["threshold"]
     assert kept == values_of(blocks(out)[-2])["threshold"]
     text = "Mary said London"
@@ -138,7 +136,7 @@ def test_the_threshold_of_an_evaluation_is_kept_and_used(learnt, tmp_path):
         wanted = "|".join(label for label, p in row.items() if p > threshold)
         assert albert_tf.load(out).predict(text)["label"] == wanted
     path.write_text('{"threshold": "high"}')
-    with pytest.raises(UserError, match=f"{path} is damaged: delete it"):
+    with refuses(path):
         albert_tf.load(out).predict(text)
     path.unlink()
     wanted = "|".join(label for label, p in row.items() if p > 0.5)
@@ -147,7 +145,7 @@ def test_the_threshold_of_an_evaluation_is_kept_and_used(learnt, tmp_path):
 
 def test_a_model_from_elsewhere_is_evaluated_here(learnt, data, run_main, tmp_path):
     """Its threshold goes into --output_dir, and the other directory stays as it is."""
-    given, name = shutil.copytree(learnt, tmp_path / "given"), multi_label.Threshold.FILE
+    given, name = shutil.copytree(learnt, tmp_path / "given"), multi_label.LabelThreshold.FILE
     wanted = (given / name).read_text()
     (given / name).unlink()
     flags = {"do_eval": True, "output_dir": tmp_path / "out", "init_checkpoint": given}
@@ -162,10 +160,10 @@ def test_predictions_and_exports_use_the_threshold_tuned_here_for_their_model(
     learnt, data, run_main, tmp_path, monkeypatch
 ):
     given, out = shutil.copytree(learnt, tmp_path / "given"), tmp_path / "out"
-    (given / multi_label.Threshold.FILE).write_text('{"threshold": 1}')  # no label
+    (given / multi_label.LabelThreshold.FILE).write_text('{"threshold": 1}')  # no label
     monkeypatch.chdir(tmp_path)  # a path may be relative
     elsewhere, exported = {"output_dir": out, "init_checkpoint": "given"}, []
-    files = {"predict_file": data / "test.tsv", "do_predict": True}
+    files = {"data_dir": data, "do_predict": True}
     monkeypatch.setattr(
         finetuning.saved_models, "export", lambda functions, *_: exported.append(functions)
     )
@@ -175,19 +173,18 @@ def test_predictions_and_exports_use_the_threshold_tuned_here_for_their_model(
 
     wanted = [label for _, label in table(learnt / "submit_results.tsv")[1:]]
     run_main(run_classifier, **elsewhere, **files)
-    assert {json.loads(line)["label"] for line in (out / "predictions.jsonl").open()} == {""}
+    assert {*predicted()} == {""}
     evaluated = {"do_eval": True, "do_predict": True, "data_dir": data, "export_dir": out / "e"}
     run_main(run_classifier, **elsewhere, **evaluated, task_name="tsv", multi_label=True)
     assert predicted() == wanted
     run_main(run_classifier, **elsewhere, **files, export_dir=out / "e")
-    labels = [json.loads(line)["label"] for line in (out / "predictions.jsonl").open()]
-    assert labels == wanted
-    tuned = json.loads((out / multi_label.Threshold.FILE).read_text())["threshold"]
+    assert predicted() == wanted
+    tuned = json.loads((out / multi_label.LabelThreshold.FILE).read_text())["threshold"]
     assert [functions._threshold for functions in exported] == [tuned] * 2
     # Another model has its own threshold.
     other = shutil.copytree(given, tmp_path / "other")
     run_main(run_classifier, **files, output_dir=out, init_checkpoint=other)
-    assert {json.loads(line)["label"] for line in (out / "predictions.jsonl").open()} == {""}
+    assert {*predicted()} == {""}
 
 
 def test_the_best_threshold_by_trying_all():
@@ -206,14 +203,14 @@ def test_the_best_threshold_by_trying_all():
     assert multi_label.best_threshold(scores, np.zeros([6, 3], int)) == 0.5
 
 
-def test_figures_by_hand():
+def test_metrics_by_hand():
     """Of 5 right labels 4 are predicted at the best threshold, and 1 wrong one."""
     row = glue.tsv_task("text", None, None, LABELS, multi_label=True)
     task = multi_label.MultiLabelTask("multi_label", row, TextInput(None, 8, SIZES))
     gold = np.array([[1, 1, 0], [0, 1, 1], [0, 0, 1], [0, 0, 0]])
     scores = np.array([[0.9, 0.8, 0.1], [0.2, 0.7, 0.05], [0.1, 0.65, 0.6], [0.1, 0.1, 0.1]])
     logits = np.log(scores / (1 - scores)).astype(np.float32)
-    found = task.figures(Split({"label_ids": gold}, None), {"logits": logits}, batch_size=3)
+    found = task.metrics(Split({"label_ids": gold}, None), {"logits": logits}, batch_size=3)
     losses = -np.log(np.where(gold, scores, 1 - scores)).mean(axis=1)
     wanted = {
         "micro_f1": 2 * 4 / (5 + 5),
@@ -257,55 +254,46 @@ def test_an_export_is_not_a_checkpoint_of_its_settings(export, run_main, tmp_pat
     copied = shutil.copytree(next(export.iterdir()), tmp_path / "export")
     shutil.copy(copied / "assets" / "albert_config.json", copied)
     places = {"albert_directory": copied, "checkpoint_name": "variables/variables"}
-    with pytest.raises(UserError, match="is an export of a fine-tuned model"):
+    with refuses(f"{copied} ... --saved_model"):
         run_main(export_checkpoints, **places, export_path=tmp_path / "hf", export_format="hf")
 
 
 def test_a_run_of_several_labels_stays_one(learnt, run_main):
-    wanted = r"--multi_label=false, but .* was trained for multi_label .*: leave it out"
-    with pytest.raises(UserError, match=wanted):
+    wanted = "--multi_label=false ... multi_label"
+    with refuses(wanted):
         run_main(run_classifier, multi_label=False, output_dir=learnt, export_dir=f"{learnt}/x")
 
 
 def test_the_flags_of_a_run_can_be_read_again(learnt):
     with flags_of(run_classifier) as known:
         known(["run_classifier", f"--flagfile={learnt}/flags.txt"])
-        run_classifier.check_flags()
-        assert (known.task_name, known.text_column) == ("multi_label", "text")
-        assert known["iterations_per_loop"].using_default_value
-
-
-@pytest.mark.parametrize("given", ["text_column=1", "label_column=3,4,5"])
-def test_numbers_of_columns_are_followed(given):
-    trained = {"text_column": "1", "label_column": "3,4,5"}
-    with flags_of(run_classifier) as known:
-        known(["run_classifier", "--output_dir=x", "--export_dir=x", f"--{given}"])
-        classifier_flags._follow_columns(trained, "run.json")
-        assert (known.text_column, known.label_column) == ("1", "3,4,5")
+        given = run_classifier.checked(flag_groups.read())
+        assert (given.task_name, given.text_column) == ("multi_label", "text")
+        assert given.origin("iterations_per_loop") == "default"
 
 
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"regression": True}, "--multi_label is for --task_name=tsv, without --regression"),
-        ({"task_name": "cola"}, "--multi_label is for --task_name=tsv"),
-        ({"num_trials": 2}, "--multi_label is for --task_name=tsv, .* and --num_trials"),
+        ({"regression": True}, "--regression=true ... --task_name=multi_label"),
+        ({"task_name": "cola"}, "--task_name=cola ... tsv"),
+        ({"num_trials": 2}, "--num_trials=2 ... --task_name=multi_label"),
         *(
-            ({"task_name": "multi_label", "multi_label": False} | wrong, "--multi_label is for")
+            ({"task_name": "multi_label", "multi_label": False} | wrong, "=multi_label")
             for wrong in ({"num_trials": 2}, {"regression": True})
         ),
-        ({"text_column": ""}, "--text_column is empty: give the name of a column"),
-        ({"task_name": "TSV", "labels": "food,news"}, "unknown label 'sport'"),
-        ({"label_column": "food,id"}, "line 4: a label column holds 0 or 1. Received: .*2"),
-        ({"label_column": "food,news", "labels": "a,b,c"}, "3 labels, but 2 label columns"),
-        ({"labels": "food,news"}, "unknown label 'sport'; known are food, news"),
-        ({"label_column": ""}, "the label column is needed by --do_train and not given"),
-        ({"labels": "food|drink,news"}, r"a label cannot hold \|.* Received: food\|drink, news"),
-        ({"label_column": "news,a|b"}, r"a label cannot hold \|.* Received: news, a\|b"),
+        ({"text_column": ""}, "--text_column"),
+        ({"task_name": "TSV", "labels": "food,news"}, "'sport'"),
+        ({"label_column": "food,id"}, "line 4 ... 0 ... 1 ... 2"),
+        ({"label_column": "food,news", "labels": "a,b,c"}, "3 ... 2"),
+        ({"labels": "food,news"}, "'sport'"),
+        ({"label_column": ""}, "--do_train"),
+        ({"labels": "food|drink,news"}, "food|drink"),
+        ({"label_column": "news,a|b"}, "a|b"),
     ],
 )
 def test_mistakes(changed, message, data, run_main, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(CONFIG))
     places = {"albert_config_file": tmp_path / "config.json", "output_dir": tmp_path / "out"}
-    with pytest.raises(UserError, match=message):
+    with refuses(message):
         run_main(run_classifier, **LEARN | {"data_dir": data} | places | changed)

@@ -23,15 +23,15 @@ from albert_tf.publish import graph_tokenization
 from albert_tf.records import input_pipeline
 from albert_tf.tasks import base, classification, glue
 from albert_tf.tasks.classification import ClassificationTask
-from albert_tf.training import devices, evaluation, figures, finetuning, history
-from tests import GOLDEN, SIZES, TINY_CONFIG, read_arrays
+from albert_tf.training import devices, evaluation, finetuning, history, metrics
+from tests import GOLDEN, SIZES, read_arrays, tiny
 from tests.checkpoints import golden_models
-from tests.scripts import tiny_runs
-from tests.scripts.tiny_runs import EVALUATE, PREDICT, table, values_of, write_config
+from tests.errors import assert_error, assert_names, assert_says, refuses
+from tests.tiny import EVALUATE, PREDICT, table, values_of, write_config
 
 pytestmark = pytest.mark.usefixtures("eagerly")
 
-BASE, VOCABULARY = tiny_runs.CLASSIFIER, tiny_runs.VOCABULARY
+BASE, VOCABULARY = tiny.CLASSIFIER, tiny.VOCABULARY
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def train_once(eagerly, run_once, tmp_path_factory):
     def train(task):
         flags = BASE | {"task_name": task, "glue_submission_dir": submissions / task}
         with contextlib.redirect_stdout(io.StringIO()) as printed:
-            out = run_once(run_classifier, TINY_CONFIG, **flags) / "out"
+            out = run_once(run_classifier, tiny.CONFIG, **flags) / "out"
         (out / "printed.txt").write_text(printed.getvalue())
         shutil.copytree(submissions / task, out / "glue")
         return out
@@ -72,7 +72,7 @@ def forget_evaluations(directory):
 
 
 def blocks(directory):
-    return tiny_runs.blocks(directory)[:-1]
+    return tiny.blocks(directory)[:-1]
 
 
 def steps(directory):
@@ -110,10 +110,10 @@ def test_train_evaluate_predict(train_once, task):
 @pytest.mark.long
 def test_mnli_is_measured_on_both_of_its_sets(train_once):
     out = train_once("MNLI")
-    figures = dict(line.split(" = ") for line in blocks(out)[-1].splitlines())
+    metrics = dict(line.split(" = ") for line in blocks(out)[-1].splitlines())
     names = ["eval_accuracy", "eval_loss", "loss"]
     names += [f"{name}_mismatched" for name in names] + ["global_step"]
-    assert [*figures] == [*sorted(names), "best"]
+    assert [*metrics] == [*sorted(names), "best"]
     arrays = {
         suffix: np.float32(table(out / f"test_results{suffix}.tsv"))
         for suffix in ("", "_mismatched", "_diagnostic")
@@ -125,7 +125,7 @@ def test_mnli_is_measured_on_both_of_its_sets(train_once):
 
 
 @pytest.mark.long
-def test_figures_of_the_mismatched_set_are_its_own(run_main, flags, train_once, tmp_path):
+def test_metrics_of_the_mismatched_set_are_its_own(run_main, flags, train_once, tmp_path):
     """They equal those of the task mismnli with the same weights."""
     best = train_once("MNLI") / "model.ckpt-best"
     run_main(run_classifier, **flags | EVALUATE | {"task_name": "mismnli", "init_checkpoint": best})
@@ -144,8 +144,7 @@ def test_absent_mismatched_set_is_named(flags, run_main, train_once, tmp_path, c
     (data / "MNLI" / "dev_mismatched.tsv").unlink()
     values = {"task_name": "MNLI", "data_dir": data, "init_checkpoint": train_once("MNLI")}
     run_main(run_classifier, **flags | EVALUATE | values)
-    message = "dev_mismatched.tsv is left out, as there is no such file"
-    assert capsys.readouterr().out.count(message) == 1
+    assert capsys.readouterr().out.count("dev_mismatched.tsv") == 1
     assert "mismatched" not in blocks(tmp_path / "out")[0]
 
 
@@ -170,7 +169,7 @@ def test_a_second_process_evaluates_and_predicts_what_the_first_trained(run_main
 def test_training_resumes_and_first_evaluates_what_was_not(run_main, flags, trained, capsys):
     forget_evaluations(trained)
     run_main(run_classifier, **flags | {"do_predict": False, "train_step": 3})
-    assert "Resuming at step 2" in capsys.readouterr().out
+    assert_says(capsys.readouterr().out, "step 2 ... model.ckpt-2")
     assert steps(trained) == [0, 1, 2, 3]
 
 
@@ -203,7 +202,7 @@ def test_another_tasks_checkpoint_gives_its_encoder_and_not_its_head(
     values = {"init_checkpoint": first, "do_predict": False, "allow_random_init": False}
     run_main(run_classifier, **flags | values | {"do_eval": False, "train_step": 1})
     out = capsys.readouterr().out
-    assert "The task's head is initialized randomly" in out and "output_weights" in out
+    assert "output_weights" in out
     ours = readers.TensorFlowReader(str(tmp_path / "out/model.ckpt-0"))
     theirs = readers.TensorFlowReader(str(first / "model.ckpt-best"))
     name = "bert/pooler/dense/kernel"
@@ -226,15 +225,15 @@ def test_of_a_fine_tuned_directory_the_best_is_taken(
 
 
 def test_a_directory_of_another_task_is_refused(run_main, flags, trained, tmp_path):
-    message = r"for rte \(labels entailment, not_entailment\) and not for qnli \(.*--task_name"
+    message = "finetuned_task.json ... --task_name=rte"
     for mode in ({}, EVALUATE, PREDICT):
-        with pytest.raises(ValueError, match=f"--output_dir={trained} was trained {message}"):
+        with refuses(f"--task_name=qnli ... {trained} ... {message}"):
             run_main(run_classifier, **flags | mode | {"task_name": "qnli"})
     values = {"task_name": "QNLI", "init_checkpoint": trained, "output_dir": tmp_path / "new"}
     for mode in (EVALUATE, PREDICT):
-        with pytest.raises(ValueError, match=f"--init_checkpoint={trained} was trained {message}"):
+        with refuses(f"--task_name=QNLI ... {trained} ... {message}"):
             run_main(run_classifier, **flags | mode | values)
-    with pytest.raises(UserError, match=r"for rte .* and not for tsv: change --task_name"):
+    with refuses("--task_name"):
         run_main(run_classifier, **flags | EVALUATE | {"task_name": "tsv", "label_column": 1})
     failed = tmp_path / "failed"  # whose start has recorded a task
     failed.mkdir()
@@ -243,7 +242,7 @@ def test_a_directory_of_another_task_is_refused(run_main, flags, trained, tmp_pa
     values |= {"data_dir": tmp_path, "continuous_eval_timeout": 1}
     for name in ("train.tsv", "dev.tsv"):
         (tmp_path / name).write_text("a\tyes\nb\tno\n" * 2)
-    with pytest.raises(UserError, match="holds no checkpoint to evaluate"):
+    with refuses(f"--output_dir={failed}"):
         run_main(run_classifier, **flags | EVALUATE | values)
     path = trained / run_directory.TASK
     assert json.loads(path.read_text()) == {
@@ -251,7 +250,7 @@ def test_a_directory_of_another_task_is_refused(run_main, flags, trained, tmp_pa
         "labels": ["entailment", "not_entailment"],
     }
     path.write_text("[]")
-    with pytest.raises(ValueError, match=r"finetuned_task\.json is damaged"):
+    with refuses("finetuned_task.json"):
         run_main(run_classifier, **flags | PREDICT)
 
 
@@ -264,7 +263,7 @@ def test_a_training_of_another_task_that_begins_later_is_refused(
 
     monkeypatch.setattr(evaluation, "follow", follow)
     values = {"task_name": "QNLI", "output_dir": tmp_path / "new", "continuous_eval_timeout": 1}
-    with pytest.raises(UserError, match=r"trained for rte .* and not for qnli"):
+    with refuses("rte ... qnli ... --output_dir"):
         run_main(run_classifier, **flags | EVALUATE | values)
 
 
@@ -272,7 +271,7 @@ def test_a_start_that_failed_does_not_claim_the_directory(run_main, flags, tmp_p
     (tmp_path / "dev.tsv").write_text("good\tyes\nso so\tmaybe\n")
     (tmp_path / "train.tsv").write_text("good\tyes\nbad\tno\n" * 2)
     flags |= {"task_name": "tsv", "label_column": 1, "data_dir": tmp_path, "do_predict": False}
-    with pytest.raises(UserError, match="unknown label 'maybe'"):
+    with refuses("'maybe'"):
         run_main(run_classifier, **flags)
     run_main(run_classifier, **flags | {"labels": "no,maybe,yes", "train_step": 1})
     assert RunDirectory(str(tmp_path / "out")).task.labels == ("no", "maybe", "yes")
@@ -281,10 +280,10 @@ def test_a_start_that_failed_does_not_claim_the_directory(run_main, flags, tmp_p
 def test_what_is_trained_on_is_said_in_three_lines(train_once):
     printed = (train_once("RTE") / "printed.txt").read_text()
     said = re.search(
-        r"^Training on (.*)\nClasses: (.*)\nFirst example: (.*)$", printed, re.MULTILINE
+        r"^Training on (.*)\nClasses: (.*)\n(?:.*\n)?First example: (.*)$", printed, re.MULTILINE
     )
     path = BASE["data_dir"] / "RTE" / "train.tsv"
-    assert said[1] == f"{path}: text in column 1, text_pair in column 2, label in the last"
+    assert_names(said[1], f"{path} ... 1 ... text_pair ... 2")
     rows = [line.split("\t") for line in path.read_text().splitlines()[1:]]
     counts = [sum(row[-1] == label for row in rows) for label in ("entailment", "not_entailment")]
     assert said[2] == f"entailment ({counts[0]}), not_entailment ({counts[1]})"
@@ -351,13 +350,13 @@ def options_of(run_main, monkeypatch, flags):
         ({"train_step": 20}, 1),
         ({"train_step": 200_000}, 1000),
         ({"train_step": 500, "iterations_per_loop": 1000}, 1000),
-        ({"train_step": 500, "steps_per_loop": 7}, 7),
+        ({"train_step": 500, "iterations_per_loop": 7}, 7),
     ],
 )
 def test_points_of_the_curves_follow_the_length_of_the_training_unless_given(
     given, steps, run_main, monkeypatch, flags
 ):
-    assert options_of(run_main, monkeypatch, flags | given).curve_steps == steps
+    assert options_of(run_main, monkeypatch, flags | given).iterations_per_loop == steps
 
 
 def test_epochs_are_counted_in_examples(run_main, monkeypatch, flags):
@@ -367,10 +366,33 @@ def test_epochs_are_counted_in_examples(run_main, monkeypatch, flags):
     train_steps = options_of(run_main, monkeypatch, flags).train_steps
     assert train_steps == int(examples / 4 * 3.5)
     assert "train_step" not in options_of(run_main, monkeypatch, flags).record.flags
-    with pytest.raises(UserError, match=r"epochs=0\.1 give less than one update"):
+    with refuses("epochs=0.1"):
         options_of(run_main, monkeypatch, flags | {"num_train_epochs": 0.1})
-    with pytest.raises(UserError, match=r"--train_step=1000 and --num_train_epochs=3\.5 both say"):
-        options_of(run_main, monkeypatch, flags | {"train_step": 1000})
+    with refuses("--train_step=500 ... --num_train_epochs"):
+        options_of(run_main, monkeypatch, flags | {"train_step": 500})
+
+
+def test_epochs_that_are_given_end_with_a_checkpoint(run_main, monkeypatch, flags, capsys):
+    kept = {n: v for n, v in flags.items() if n not in ("train_step", "save_checkpoints_steps")}
+    flags = kept | {"train_batch_size": 4, "num_train_epochs": 3.5}
+    made = options_of(run_main, monkeypatch, flags)
+    assert made.save_checkpoints_steps == -(-made.train_steps // 3.5) < made.train_steps
+    assert "save_checkpoints_steps" not in made.record.flags
+    assert_says(capsys.readouterr().out, str(made.save_checkpoints_steps))
+    given = {"save_checkpoints_steps": 7}
+    assert options_of(run_main, monkeypatch, flags | given).save_checkpoints_steps == 7
+    made = options_of(run_main, monkeypatch, kept | {"train_step": 50})
+    assert made.save_checkpoints_steps == 1000
+
+
+@pytest.mark.parametrize(("steps", "warns"), [(49, False), (50, True), (60, True)])
+def test_one_evaluation_is_a_warning(steps, warns, run_main, monkeypatch, flags, capsys):
+    given = {"train_step": 50, "save_checkpoints_steps": steps}
+    options_of(run_main, monkeypatch, flags | given)
+    out = capsys.readouterr().out
+    assert ("--save_checkpoints_steps=10" in out) == warns
+    options_of(run_main, monkeypatch, flags | given | {"do_eval": False})
+    assert "--save_checkpoints_steps" not in capsys.readouterr().out
 
 
 def test_the_history_has_the_evaluation_of_step_0_and_plain_names(train_once):
@@ -411,7 +433,7 @@ def test_trials_report_median_mean_and_spread_and_keep_the_best(run_main, flags,
     assert RunDirectory(str(tmp_path / "out")).results.best == values[best]
 
 
-def test_trials_in_a_used_directory_have_their_own_figure_and_say_which_are_old(
+def test_trials_in_a_used_directory_have_their_own_metric_and_say_which_are_old(
     run_main, flags, tmp_path, trials_that_fail, capsys
 ):
     out = tmp_path / "out"
@@ -421,18 +443,18 @@ def test_trials_in_a_used_directory_have_their_own_figure_and_say_which_are_old(
     run_main(run_classifier, **flags, num_trials=2)
     printed = capsys.readouterr().out
     assert (out / "best_trial.txt").read_text() == "1:1:0.2"
-    assert "was finished before" not in printed
+    assert "eval_accuracy 0.2000" not in printed
     trials_that_fail({3})
     run_main(run_classifier, **flags | {"seed": 2}, num_trials=2)
     printed = capsys.readouterr().out
-    assert "Trial with seed 2 was finished before: eval_accuracy 0.2000 is of that" in printed
+    assert_says(printed, "2 ... eval_accuracy ... 0.2000")
     assert (out / "trials.txt").read_text().splitlines()[0].endswith("0.2\tof an earlier start")
 
 
 def test_trials_do_not_replace_the_best_checkpoint_of_a_training(run_main, flags, trained):
     before = (trained / "best_trial.txt").read_text()
     for _ in range(2):
-        with pytest.raises(UserError, match="holds a training without --num_trials"):
+        with refuses("--num_trials"):
             run_main(run_classifier, **flags, num_trials=2)
         for path in trained.glob("model.ckpt-[0-9]*"):  # only the best one stays
             path.unlink()
@@ -447,7 +469,7 @@ def trials_that_fail(monkeypatch):
         def run_trial(task, config, options, strategy):
             seed = options.seed
             if seed in seeds:
-                raise figures.NonFiniteError("not finite\nat step 7")
+                raise metrics.NonFiniteError("not finite\nat step 7")
             best = Path(options.output_dir) / "model.ckpt-best"
             best.parent.mkdir(exist_ok=True)  # locked, it is there
             model = heads.ClassificationModel(config, 2)
@@ -488,7 +510,8 @@ def test_a_trial_with_a_damaged_record_is_written_down_too(
     (tmp_path / "out" / "trial-1" / "best_trial.txt").write_text("damaged")
     run_main(run_classifier, **flags | {"do_predict": False}, num_trials=2)
     first, second, _ = (tmp_path / "out" / "trials.txt").read_text().splitlines()
-    assert "best_trial.txt must read global_step" in first and second.endswith("trial-2\t0.2")
+    assert second.endswith("trial-2\t0.2")
+    assert_says(first, "best_trial.txt ... global_step")
 
 
 def test_one_trial_that_succeeds_is_enough_and_none_is_an_error(
@@ -499,7 +522,7 @@ def test_one_trial_that_succeeds_is_enough_and_none_is_an_error(
     summary = (tmp_path / "out" / "trials.txt").read_text().splitlines()[-1]
     assert "of 1 trials (1 failed)" in summary and "deviation nan" in summary
     trials_that_fail({1, 2})
-    with pytest.raises(ValueError, match="all 2 trials failed, the last one: not finite"):
+    with refuses("2"):
         run_main(run_classifier, **flags, num_trials=2)
     assert len((tmp_path / "out" / "trials.txt").read_text().splitlines()) == 2
 
@@ -511,9 +534,9 @@ def test_flags_and_config_are_of_the_training_that_fitted(run_main, flags, train
     wide = {"albert_config_file": write_config(tmp_path / "wide.json", hidden_size=64)}
     with pytest.raises(ValueError):
         run_main(run_classifier, **flags | PREDICT | wide)
-    with pytest.raises(UserError, match="hidden_size=64 in --albert_config_file, before 32"):
+    with refuses("hidden_size=64 ... --albert_config_file ... 32"):
         run_main(run_classifier, **flags | wide)
-    with pytest.raises(UserError, match="Check --albert_config_file"):
+    with refuses("--albert_config_file"):
         run_main(run_classifier, **flags | wide, allow_changes_on_resume=True)
     run_main(run_classifier, **flags | PREDICT)
     assert {name: (trained / name).read_text() for name in names} == before
@@ -535,10 +558,10 @@ def test_records_are_shuffled_and_batched_as_the_flags_say(run_main, flags, monk
     run_main(run_classifier, **flags | values)
     assert given == [(7, (29, 31, 64), True)] and widths == {29, 31, 64}
     out = capsys.readouterr().out
-    assert "Warning: the 8 training examples are sorted" in out
+    assert_says(out, "Warning ... 8")
     assert "--shuffle_buffer_size=7, so batches" in out and "give --shuffle_buffer_size=8." in out
-    assert "Warning: --shuffle_buffer_size=7 holds few batches of each length" in out
-    assert "Warning: the warm-up of 1 updates does not end before the training, of 1" in out
+    assert_says(out, "Warning ... --shuffle_buffer_size=7")
+    assert_says(out, "Warning ... 1")
 
 
 def test_constants_of_the_optimizer(run_main, flags, tmp_path):
@@ -551,19 +574,6 @@ def test_constants_of_the_optimizer(run_main, flags, tmp_path):
     )
     moved = np.abs(after["output_weights"] - before["output_weights"])
     np.testing.assert_allclose(moved, 0.001, rtol=1e-3)
-
-
-@pytest.mark.long
-def test_without_a_seed_a_run_draws_one_and_keeps_it(run_main, flags, tmp_path):
-    del flags["seed"]
-    flags |= {"do_eval": False, "do_predict": False}
-
-    def run(steps):
-        run_main(run_classifier, **flags | {"train_step": steps})
-        return json.loads((tmp_path / "out/run.json").read_text())["seed"]
-
-    drawn = run(1)
-    assert run(2) == drawn
 
 
 @pytest.mark.long
@@ -612,27 +622,27 @@ HEADER = "index\tsentence1\tsentence2\tlabel\n"
 @pytest.mark.long
 def test_warnings_about_the_data_come_again_with_kept_features(run_main, flags, tmp_path, capsys):
     data = tmp_path / "glue"
-    text = HEADER + "0\ta\tb\tentailment\n" * 3 + "\n" + "0\ta\tb\tnot_entailment\n" * 3
+    rows = [f"{i}\ta\tb{i}\t{'not_' * (i > 2)}entailment\n" for i in range(6)]
+    text = HEADER + "".join(rows[:3]) + "\n" + "".join(rows[3:])
     (data / "RTE").mkdir(parents=True)
     (data / "RTE" / "train.tsv").write_text(text)
     values = flags | TRAIN | {"data_dir": data, "shuffle_buffer_size": 5}
-    for state in ("Making features", "Using features again"):
-        run_main(run_classifier, **values)
+    for steps in (1, 2):  # the features are made, and read again
+        run_main(run_classifier, **values | {"train_step": steps})
         out = capsys.readouterr().out
-        assert state in out
-        assert "train: 1 rows lack columns and are left out" in out
-        assert "Warning: the 6 training examples are sorted by label" in out
-    run_main(run_classifier, **values | {"shuffle_buffer_size": 6})
-    assert "sorted by label" not in capsys.readouterr().out
+        assert_says(out, "train ... 1")
+        assert_says(out, "Warning ... 6")
+    run_main(run_classifier, **values | {"shuffle_buffer_size": 6, "train_step": 3})
+    assert "Warning" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     ("name", "value", "allowed"),
     [
-        ("input_ids", 3000, r"0 to 2999 \(vocab_size"),
-        pytest.param("segment_ids", 2**32, r"0 to 1 \(type_vocab_size", marks=pytest.mark.long),
-        ("label_ids", 2, r"0 to 1 \(the number of labels\)"),
-        pytest.param("input_mask", 2, "0 to 1", marks=pytest.mark.long),
+        ("input_ids", 3000, "0 ... 2999 ... vocab_size"),
+        pytest.param("segment_ids", 2**32, "0 ... 1 ... type_vocab_size", marks=pytest.mark.long),
+        ("label_ids", 2, "0 ... 1"),
+        pytest.param("input_mask", 2, "0 ... 1", marks=pytest.mark.long),
     ],
 )
 def test_a_bad_record_among_kept_features_is_named(run_main, flags, trained, name, value, allowed):
@@ -649,8 +659,8 @@ def test_a_bad_record_among_kept_features_is_named(run_main, flags, trained, nam
         sidecar = Path(f"{path}.meta.json")
         meta = json.loads(sidecar.read_text())
         sidecar.write_text(json.dumps(meta | {"bytes": path.stat().st_size}))
-        message = f"^feature {name} in record 3 of {path} holds {value}; allowed are {allowed}.*"
-        with pytest.raises(UserError, match=message + "delete it"):
+        message = f"{name} ... record 3 ... {path} ... {value} ... {allowed}"
+        with refuses(message):
             run_main(run_classifier, **flags | mode)
 
 
@@ -665,7 +675,7 @@ def test_blank_rows_of_ones_own_test_file_are_predicted(
     (tmp_path / "out" / run_directory.TASK).unlink()
     own = {"task_name": "tsv", "data_dir": data, "labels": "yes,no"}
     run_main(run_classifier, **flags | PREDICT | own)
-    assert "test: 2 rows have no text" in capsys.readouterr().out
+    assert_says(capsys.readouterr().out, "test: 2")
     with_blanks = table(tmp_path / "out" / "test_results.tsv")
     (data / "test.tsv").write_text("good film\nbad film\n")
     run_main(run_classifier, **flags | PREDICT | own)
@@ -678,7 +688,7 @@ def test_blank_rows_of_ones_own_test_file_are_predicted(
 
 
 def test_wordpiece_vocabulary(run_main, flags, tmp_path):
-    vocabulary = GOLDEN / "tokenization" / "vocab.txt"
+    vocabulary = tiny.WORDPIECE
     config = write_config(tmp_path / "wordpiece.json", vocab_size=5000)
     values = {"spm_model_file": "", "vocab_file": vocabulary, "albert_config_file": config}
     run_main(run_classifier, **flags | values | {"train_step": 1, "do_predict": False})
@@ -719,14 +729,14 @@ def test_weights_that_do_not_fit_are_an_error_before_features_are_made(
     weights = tmp_path / "weights" / "model.ckpt-best"  # without a record, which would tell more
     golden_models.copy(train_once("RTE") / "model.ckpt-best", weights)
     values = {"init_checkpoint": weights, "albert_config_file": config}
-    with pytest.raises(ValueError, match="does not fill the encoder"):
+    with refuses("6 ... 0 ... 19"):
         run_main(run_classifier, **flags | values)
     assert not list((tmp_path / "out").glob("*.tf_record"))
 
 
 def test_vocabulary_of_another_model_is_an_error(run_main, flags, tmp_path):
     config = write_config(tmp_path / "small.json", vocab_size=2999)
-    with pytest.raises(ValueError, match="3000 pieces and the config has vocab_size=2999"):
+    with refuses("3000 ... vocab_size=2999"):
         run_main(run_classifier, **flags | {"albert_config_file": config})
 
 
@@ -738,15 +748,14 @@ def test_errors_leave_earlier_results_alone(launched, flags, trained, tmp_path):
     dev.write_text(dev.read_text() + "9\ta sentence\tanother\tmaybe\n")
     done = launched(run_classifier, **flags | {"train_step": 4, "data_dir": data})
     assert done.returncode == 1 and "Traceback" not in done.stderr
-    last = done.stderr.strip().splitlines()[-1]
-    assert last.startswith("run_classifier: error: ") and "dev.tsv" in last and "maybe" in last
+    assert_error(done, "dev.tsv ... maybe")
     assert (trained / "eval_results.txt").read_text() == before
 
 
 def test_key_metric_that_is_never_a_number_is_an_error(run_main, flags, trained, monkeypatch):
     forget_evaluations(trained)
     monkeypatch.setitem(classification.METRICS, "eval_accuracy", lambda outputs, labels: np.nan)
-    with pytest.raises(ValueError, match="eval_accuracy is not a number"):
+    with refuses("eval_accuracy"):
         run_main(run_classifier, **flags | EVALUATE)
     assert len(blocks(trained)) == 3
 
@@ -767,11 +776,11 @@ def test_batch_size_of_training_is_no_matter_without_training(
     run_main, flags, trained, monkeypatch, capsys
 ):
     def refuse(*arguments):
-        raise ValueError("does not divide")
+        raise ZeroDivisionError
 
     monkeypatch.setattr(devices, "check_batch_size", refuse)
     run_main(run_classifier, **flags | PREDICT)
-    with pytest.raises(ValueError, match="does not divide"):
+    with pytest.raises(ZeroDivisionError):
         run_main(run_classifier, **flags)
 
 
@@ -786,7 +795,9 @@ def test_nothing_of_tensorflow_is_made_before_the_devices(
     """GPUs can no longer be set up once something was computed on them."""
     order, make = [], graph_tokenization.GraphTokenizer.__init__
     set_up = launch.set_up_devices
-    monkeypatch.setattr(launch, "set_up_devices", lambda: order.append("devices") or set_up())
+    monkeypatch.setattr(
+        launch, "set_up_devices", lambda given: order.append("devices") or set_up(given)
+    )
     monkeypatch.setattr(
         graph_tokenization.GraphTokenizer,
         "__init__",
@@ -804,7 +815,7 @@ def test_trials_lock_their_folders_and_the_one_of_all(run_main, flags, tmp_path,
         raise UserError("enough")
 
     monkeypatch.setattr(finetuning, "train_and_evaluate", trial)
-    with pytest.raises(UserError, match="all 2 trials failed"):
+    with refuses("2"):
         run_main(run_classifier, **flags | {"seed": 4, "num_trials": 2})
     both = {"training.lock", "evaluating.lock"}
     assert seen == [both | {f"trial-{seed}/{name}" for name in both} for seed in (4, 5)]

@@ -17,17 +17,18 @@ from albert_tf.cli import predict
 from albert_tf.publish import graph_inputs
 from albert_tf.records import input_pipeline, schemas
 from albert_tf.tasks import ner
-from tests import GOLDEN, TINY_CONFIG
-from tests.scripts.tiny_runs import COMMON, NO_DROPOUT, PREDICT, blocks, values_of
+from tests import tiny
+from tests.errors import assert_says, refuses
+from tests.tiny import COMMON, NO_DROPOUT, PREDICT, blocks, values_of
 
-WORDPIECE = GOLDEN / "tokenization" / "vocab.txt"
+WORDPIECE = tiny.WORDPIECE
 CLOSE = 1e-5  # between two graphs of one model, absolute
 LABELS = ("O", "B-LOC", "B-PER", "I-PER")
 NAMES = ["London/B-LOC", "England/B-LOC", "Mr./B-PER John/I-PER", "Mary/B-PER"]
 OTHERS = ["the/O", "walked/O", "in/O", "and/O", "said/O", "\x01/O", "1990,/O", "日本/O"]
-CONFIG = TINY_CONFIG | NO_DROPOUT
+CONFIG = tiny.CONFIG | NO_DROPOUT
 WIDE = CONFIG | {"initializer_range": 0.5}  # a random model that tells words apart
-FIGURES = ["eval_accuracy", "eval_loss", "f1", "global_step", "loss", "precision", "recall"]
+METRICS = ["eval_accuracy", "eval_loss", "f1", "global_step", "loss", "precision", "recall"]
 LEARN = COMMON | {
     "task_name": "ner",
     "do_eval": True,
@@ -94,11 +95,11 @@ test_lines.__test__ = False
 def test_a_small_set_is_learnt(learnt):
     first, last, _ = blocks(learnt)
     for block in (first, last):
-        assert [line.split(" = ")[0] for line in block.splitlines()] == [*FIGURES, "best"]
+        assert [line.split(" = ")[0] for line in block.splitlines()] == [*METRICS, "best"]
     assert values_of(first)["f1"] < 0.5
-    figures = values_of(last)
+    metrics = values_of(last)
     for name in ("f1", "precision", "recall", "eval_accuracy"):
-        assert figures[name] > 0.95, name
+        assert metrics[name] > 0.95, name
     kind = run_directory.FinetunedTask("ner", LABELS)
     assert run_directory.RunDirectory(str(learnt)).task == kind
 
@@ -111,11 +112,11 @@ def test_counts_are_told_whenever_features_are_used(run_main, flags, data, capsy
     out = capsys.readouterr().out
     corpus = ner.read(str(data / "dev.conll"))
     without = sum(word.text == "\x01" for word in corpus.words)
-    assert "Using features again" in out and without
-    assert f"dev: {len(corpus.words)} words in 20 sentences\n" in out
-    assert f"dev: {without} words have no piece and count as unknown ones\n" in out
-    assert re.search(r"dev: \d+ sentences exceed --max_seq_length and are split\n", out)
-    assert re.search(r"dev: \d+ pieces at the ends of words do not fit and are cut\n", out)
+    assert without
+    assert_says(out, f"dev: {len(corpus.words)} ... 20")
+    assert_says(out, f"dev: {without}")
+    assert_says(out, "dev ... --max_seq_length")
+    assert sum(line.startswith("dev: ") for line in out.splitlines()) == 4
 
 
 # --- Prediction ---
@@ -134,12 +135,12 @@ def test_predictions_stand_on_the_lines_of_their_words(learnt, data):
             hits.append(label == theirs.split(" ")[-1])
     text = (learnt / "predict_results.txt").read_text()
     names = [line.split(" = ")[0] for line in text.splitlines()]
-    assert names == ["***** Predict results *****", *FIGURES, "best"]
+    assert names == ["***** Predict results *****", *METRICS, "best"]
     assert values_of(text)["eval_accuracy"] == pytest.approx(np.mean(hits))
     assert np.mean(hits) > 0.95
 
 
-def test_predict_alone_with_figures_of_each_type(run_main, flags, capsys):
+def test_predict_alone_with_metrics_of_each_type(run_main, flags, capsys):
     before = test_lines(flags["output_dir"])
     run_main(run_classifier, **flags | PREDICT)
     out = capsys.readouterr().out
@@ -151,7 +152,7 @@ def test_predict_alone_with_figures_of_each_type(run_main, flags, capsys):
     assert "***** Predict results *****" in out
 
 
-def test_a_test_set_without_labels(run_main, flags, data, tmp_path, capsys):
+def test_a_test_set_without_labels(run_main, flags, data, tmp_path):
     """Files may end in .txt; the labels are given, as there is no training file."""
     before = test_lines(flags["output_dir"])
     (flags["output_dir"] / "predict_results.txt").unlink()
@@ -159,8 +160,6 @@ def test_a_test_set_without_labels(run_main, flags, data, tmp_path, capsys):
     (tmp_path / "test.txt").write_text(re.sub("(?m)^(?!-DOC)(.+) X .*", r"\1", text))
     labels = ",".join(LABELS)
     run_main(run_classifier, **flags | PREDICT | {"data_dir": tmp_path}, labels=labels)
-    out = capsys.readouterr().out
-    assert "The test set has no labels, so there are no figures." in out
     assert test_lines(flags["output_dir"]) == before
     assert not (flags["output_dir"] / "predict_results.txt").exists()
 
@@ -170,8 +169,8 @@ def test_a_test_set_without_any_entity(run_main, flags, tmp_path):
     labels = ",".join(LABELS)
     run_main(run_classifier, **flags | PREDICT | {"data_dir": tmp_path}, labels=labels)
     assert test_lines(flags["output_dir"]) == ["the\tO", "walked\tO", "", "said\tO", ""]
-    figures = values_of((flags["output_dir"] / "predict_results.txt").read_text())
-    assert (figures["f1"], figures["eval_accuracy"]) == (0, 1)
+    metrics = values_of((flags["output_dir"] / "predict_results.txt").read_text())
+    assert (metrics["f1"], metrics["eval_accuracy"]) == (0, 1)
 
 
 # --- Exports ---
@@ -236,7 +235,7 @@ def test_lines_of_predict(exported, run_main, tmp_path):
     assert list(first) == ["words", "labels", "scores"]
     assert first["words"] == ["Mary", "walked", "in", "England"] and not blank
     assert first["labels"] == ["B-PER", "O", "O", "B-LOC"]
-    assert json.loads(empty) == {"words": [], "labels": [], "scores": []}
+    assert not empty
     assert second["id"] == 7 and second["words"] == long.split()
     kinds = dict(name.split("/") for names in NAMES for name in names.split())
     assert second["labels"] == [kinds.get(word, "O") for word in second["words"]]
@@ -288,17 +287,17 @@ def changed(name, old, new):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"data_dir": "nowhere"}, "--data_dir=nowhere is not a directory"),
-        (changed("train.conll", " X B-LOC", ""), "the label is missing"),
-        (changed("dev.conll", "B-LOC", "B-DATE"), "unknown label B-DATE; known are O, B-LOC"),
-        (changed("test.conll", "B-LOC", "LOC"), "a label is O, B-x or I-x. Received: 'LOC'"),
-        ({"labels": "O"}, "--labels must be at least two different labels"),
-        ({"labels": "O,B-LOC"}, "others, give all of them as --labels"),
-        ({"text_column": "1", "labels": "O"}, "--text_column: for --task_name=tsv only"),
-        ({"task_name": "RTE", "labels": "a,b"}, "--labels: for --task_name=tsv or ner only"),
-        ({"glue_submission_dir": "x"}, "--glue_submission_dir is for GLUE tasks"),
-        ({"threshold_to_export": 1, "export_dir": "x"}, "--threshold_to_export is not for"),
-        ({"task_name": "nes"}, "and tsv, ner and multi_label for files of your own"),
+        ({"data_dir": "nowhere"}, "--data_dir=nowhere"),
+        (changed("train.conll", " X B-LOC", ""), "train.conll, line 14"),
+        (changed("dev.conll", "B-LOC", "B-DATE"), "B-DATE ... O ... B-LOC"),
+        (changed("test.conll", "B-LOC", "LOC"), "O ... B-x ... I-x ... 'LOC'"),
+        ({"labels": "O"}, "--labels"),
+        ({"labels": "O,B-LOC"}, "--labels"),
+        ({"text_pair_column": "1", "labels": "O"}, "--text_pair_column ... --task_name=tsv"),
+        ({"task_name": "RTE", "labels": "a,b"}, "--labels ... --task_name=tsv"),
+        ({"glue_submission_dir": "x"}, "--glue_submission_dir=x ... --task_name=ner"),
+        ({"threshold_to_export": 1, "export_dir": "x"}, "--threshold_to_export"),
+        ({"task_name": "nes"}, "multi_label"),
     ],
 )
 def test_bad_input_is_a_plain_error_before_training(run_main, data, tmp_path, change, message):
@@ -307,13 +306,13 @@ def test_bad_input_is_a_plain_error_before_training(run_main, data, tmp_path, ch
     folder = tmp_path / "changed"
     folder.mkdir()
     change = change(folder) if callable(change) else change
-    with pytest.raises(ValueError, match=re.escape(message)):
+    with refuses(message):
         run_main(run_classifier, **flags | change, output_dir=tmp_path / "out")
     assert not run_directory.numbered_in(str(tmp_path / "out"))
 
 
 def test_other_labels_than_those_of_the_run_are_refused(run_main, flags):
     labels = ",".join(reversed(LABELS))
-    message = "trained with labels O, B-LOC, .* and not with I-PER, .*: give --labels=O,B-LOC,"
-    with pytest.raises(ValueError, match=message):
+    message = "O ... B-LOC ... I-PER ... --labels=O,B-LOC"
+    with refuses(message):
         run_main(run_classifier, **flags | PREDICT, labels=labels)

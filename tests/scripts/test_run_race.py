@@ -14,16 +14,16 @@ from albert_tf.checkpoints import loading, run_directory
 from albert_tf.checkpoints.run_directory import RunDirectory
 from albert_tf.tasks import race
 from albert_tf.text.tokenization import FullTokenizer
-from tests import TINY_CONFIG
+from tests import tiny
 from tests.checkpoints import golden_models
-from tests.scripts import tiny_runs
-from tests.scripts.tiny_runs import EVALUATE, NO_DROPOUT, PREDICT, values_of, write_config
+from tests.errors import assert_names, assert_says, refuses
+from tests.tiny import EVALUATE, NO_DROPOUT, PREDICT, values_of, write_config
 
 pytestmark = pytest.mark.usefixtures("eagerly")
 
-DATA, VOCABULARY, FLAGS = tiny_runs.GLUE_DATA, tiny_runs.VOCABULARY, tiny_runs.RACE
-FIGURES = ["eval_accuracy", "eval_accuracy_high", "eval_accuracy_middle", "eval_loss"]
-FIGURES += ["global_step", "loss"]
+DATA, VOCABULARY, FLAGS = tiny.GLUE_DATA, tiny.VOCABULARY, tiny.RACE
+METRICS = ["eval_accuracy", "eval_accuracy_high", "eval_accuracy_middle", "eval_loss"]
+METRICS += ["global_step", "loss"]
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def flags(tmp_path):
 @pytest.fixture(scope="module")
 def first_run(eagerly, run_once):
     """Output directory of a run that was trained, evaluated and predicted with."""
-    return run_once(run_race, TINY_CONFIG | NO_DROPOUT, **FLAGS) / "out"
+    return run_once(run_race, tiny.CONFIG | NO_DROPOUT, **FLAGS) / "out"
 
 
 @pytest.fixture
@@ -46,11 +46,11 @@ def trained(first_run, tmp_path):
 
 
 def blocks(directory):
-    return tiny_runs.blocks(directory)[:-1]
+    return tiny.blocks(directory)[:-1]
 
 
 def table(directory):
-    return tiny_runs.table(directory / "predictions.tsv")
+    return tiny.table(directory / "predictions.tsv")
 
 
 def copied_data(tmp_path, change=lambda passage, split: passage):
@@ -74,13 +74,13 @@ def test_blocks_of_eval_results(first_run):
     best = -1.0
     for step, block in enumerate(blocks(first_run)):
         lines = block.splitlines()
-        assert [line.split(" = ")[0] for line in lines[: len(FIGURES)]] == FIGURES
-        figures = values_of(block)
-        assert figures["global_step"] == step and figures["best"] == best
-        assert lines[len(FIGURES)] == f"best = {'-1' if step == 0 else best}"
-        copies = lines[len(FIGURES) + 1 :]
-        if figures["eval_accuracy"] >= best or step == 1:  # the first that is trained
-            best = figures["eval_accuracy"]
+        assert [line.split(" = ")[0] for line in lines[: len(METRICS)]] == METRICS
+        metrics = values_of(block)
+        assert metrics["global_step"] == step and metrics["best"] == best
+        assert lines[len(METRICS)] == f"best = {'-1' if step == 0 else best}"
+        copies = lines[len(METRICS) + 1 :]
+        if metrics["eval_accuracy"] >= best or step == 1:  # the first that is trained
+            best = metrics["eval_accuracy"]
             parts = ("data-00000-of-00001", "index")
             assert copies == [
                 f"saved {first_run}/model.ckpt-{step}.{part} to {first_run}/model.ckpt-best.{part}"
@@ -96,9 +96,9 @@ def test_blocks_of_eval_results(first_run):
 def test_files_of_the_predictions(first_run):
     lines = (first_run / "predict_results.txt").read_text().splitlines()
     assert lines[0] == "***** Predict results *****"
-    assert [line.split(" = ")[0] for line in lines[1:]] == [*FIGURES, "best"]
-    figures, state = values_of("\n".join(lines)), RunDirectory(str(first_run)).results
-    assert figures["best"] == state.best and figures["global_step"] == state.best_step
+    assert [line.split(" = ")[0] for line in lines[1:]] == [*METRICS, "best"]
+    metrics, state = values_of("\n".join(lines)), RunDirectory(str(first_run)).results
+    assert metrics["best"] == state.best and metrics["global_step"] == state.best_step
     header, *rows = table(first_run)
     assert header == ["id", "question", "prediction", "answer", "A", "B", "C", "D"]
     tokenizer = FullTokenizer(spm_model_file=str(VOCABULARY))
@@ -111,10 +111,10 @@ def test_files_of_the_predictions(first_run):
         chosen = probabilities[race.LETTERS.index(row[2])]
         assert chosen == pytest.approx(max(probabilities), abs=1e-6)
     hits = np.array([row[2] == row[3] for row in rows])
-    assert figures["eval_accuracy"] == pytest.approx(hits.mean())
+    assert metrics["eval_accuracy"] == pytest.approx(hits.mean())
     for level in race.LEVELS:
         wanted = hits[[example.level == level for example in examples]].mean()
-        assert figures[f"eval_accuracy_{level}"] == pytest.approx(wanted)
+        assert metrics[f"eval_accuracy_{level}"] == pytest.approx(wanted)
 
 
 # --- Runs in several processes ---
@@ -141,10 +141,8 @@ def test_once_more_after_the_end_nothing_is_lost(run_main, flags, trained, capsy
     (trained / "predict_results.txt").unlink()
     run_main(run_race, **flags | {"do_train": False})
     out = capsys.readouterr().out
-    assert "Nothing newer to evaluate: step 2 is done" in out
-    assert re.search(
-        rf"Using features again: {trained}/race_eval-\w+.tf_record ", out
-    )  # used again
+    assert_says(out, "step 2 ... best")
+    assert_says(out, f"{next(trained.glob('race_eval-*.tf_record'))}")
     assert (trained / "eval_results.txt").read_text() == before
     assert (trained / "predict_results.txt").exists()
 
@@ -182,9 +180,9 @@ def test_one_level_alone(run_main, flags, trained, level, capsys):
     """Records of both levels are not taken for those of one."""
     run_main(run_race, **flags | {"do_train": False}, **{f"{level}_only": True})
     capsys.readouterr()
-    figures = values_of((trained / "predict_results.txt").read_text())
-    assert figures["eval_accuracy"] == figures[f"eval_accuracy_{level}"]
-    assert len([name for name in figures if name.startswith("eval_accuracy_")]) == 1
+    metrics = values_of((trained / "predict_results.txt").read_text())
+    assert metrics["eval_accuracy"] == metrics[f"eval_accuracy_{level}"]
+    assert len([name for name in metrics if name.startswith("eval_accuracy_")]) == 1
     assert all(row[0].startswith(level) for row in table(trained)[1:])
 
 
@@ -208,10 +206,7 @@ def test_records_of_other_settings_are_made_anew(run_main, flags, trained, chang
     capsys.readouterr()
     evaluate(**named | changed)
     reason = "levels" if "middle_only" in changed else "max_qa_length"
-    assert re.search(
-        rf"Making features: {named['eval_file']} \(made with other values of .*{reason}",
-        capsys.readouterr().out,
-    )
+    assert_says(capsys.readouterr().out, f"{named['eval_file']} ... {reason}")
     (other,) = {*trained.glob("race_eval-*.tf_record")} - {first}
     assert named["eval_file"].read_bytes() == other.read_bytes() != before
 
@@ -223,7 +218,6 @@ def test_test_set_without_answers(run_main, flags, trained, tmp_path, capsys):
     (trained / "predict_results.txt").unlink()
     before = table(trained)
     run_main(run_race, **flags | PREDICT | {"data_dir": copied_data(tmp_path, hide)})
-    assert "no answers, so there are no figures" in capsys.readouterr().out
     assert not (trained / "predict_results.txt").exists()
     assert table(trained) == [before[0], *([*row[:3], "", *row[4:]] for row in before[1:])]
 
@@ -231,20 +225,14 @@ def test_test_set_without_answers(run_main, flags, trained, tmp_path, capsys):
 # --- Warnings and errors ---
 
 
-def test_a_directory_of_another_task_is_refused(run_main, flags, trained):
-    run_directory.RunDirectory(str(trained)).write_task(
-        run_directory.FinetunedTask("sst-2", ("0", "1"))
-    )
-    for mode in ({}, PREDICT):
-        with pytest.raises(ValueError, match=r"for sst-2 \(labels 0, 1\) and not for race"):
-            run_main(run_race, **flags | mode)
+NO_DEVICES = {"distribution_strategy": "mirrored", "num_gpus": 99}
 
 
 @pytest.mark.parametrize(
     ("dropout", "values", "warning"),
     [
-        (0.1, {"init_checkpoint": "albert_base_v2"}, "albert_base_v2/model.ckpt-0 sounds like"),
-        (0.0, {"learning_rate": 2e-5}, "with --learning_rate=2e-05: the recipe is 1e-05"),
+        (0.1, {"init_checkpoint": "albert_base_v2"}, "Warning ... albert_base_v2/model.ckpt-0"),
+        (0.0, {"learning_rate": 2e-5}, "Warning ... --learning_rate=2e-05 ... 1e-05"),
         (0.1, {"learning_rate": 2e-5}, None),
         (0.0, {"init_checkpoint": "albert_base_v2"}, None),
     ],
@@ -260,14 +248,18 @@ def test_settings_of_another_version_are_warned_of(
         golden_models.copy(first_run / "model.ckpt-best", prefix)
         values = {"init_checkpoint": prefix}
     # Devices that are not there stop it after the warning, before any training.
-    with pytest.raises(ValueError, match="--num_gpus=99"):
-        run_main(run_race, **flags | {"albert_config_file": config} | values, num_gpus=99)
+    with refuses("--num_gpus=99"):
+        run_main(run_race, **flags | NO_DEVICES | {"albert_config_file": config} | values)
     out = capsys.readouterr().out
-    assert warning in out if warning else "Warning" not in out
+    if warning:
+        assert_says(out, warning)
+    else:
+        assert "Warning" not in out
 
 
 def test_error_is_one_line(launched, flags, tmp_path):
     done = launched(run_race, **flags | {"data_dir": tmp_path})
     assert done.returncode == 1 and "Traceback" not in done.stderr
     last = done.stderr.strip().splitlines()[-1]
-    assert last.startswith("run_race: error: ") and f"{tmp_path}/RACE/test/middle" in last
+    assert last.startswith("run_race: error: ")
+    assert_names(last, f"{tmp_path}/RACE/train/middle")

@@ -16,7 +16,6 @@ from albert_tf import options
 from albert_tf.checkpoints import loading, readers, run_directory
 from albert_tf.checkpoints.run_directory import RunDirectory
 from albert_tf.config import AlbertConfig
-from albert_tf.errors import UserError
 from albert_tf.records import input_pipeline
 from albert_tf.tasks import base
 from albert_tf.tasks.squad import answers as squad_predictions
@@ -26,14 +25,14 @@ from albert_tf.tasks.squad import scores as squad_metrics
 from albert_tf.tasks.squad import squad
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training import finetuning
-from tests import GOLDEN, SIZES, TINY_CONFIG
+from tests import GOLDEN, SIZES, tiny
 from tests.checkpoints import golden_models
-from tests.scripts import tiny_runs
-from tests.scripts.tiny_runs import blocks, values_of
+from tests.errors import assert_error, assert_names, assert_says, refuses
+from tests.tiny import blocks, values_of
 
 pytestmark = pytest.mark.usefixtures("eagerly")
 
-DATA, VOCABULARY = tiny_runs.SQUAD_DATA, tiny_runs.VOCABULARY
+DATA, VOCABULARY = tiny.SQUAD_DATA, tiny.VOCABULARY
 
 
 # === Padding ===
@@ -63,7 +62,7 @@ def test_padding_changes_no_answer(windows, version, tmp_path):
     task = version(base.TextInput(None, 64, SIZES), given, str(tmp_path))
     tf_keras.utils.set_random_seed(3)
     # Larger weights than at the start of training, so that answers differ from each other.
-    config = AlbertConfig.from_dict(TINY_CONFIG | {"initializer_range": 0.3})
+    config = AlbertConfig.from_dict(tiny.CONFIG | {"initializer_range": 0.3})
     strategy = tf.distribute.OneDeviceStrategy("device:CPU:0")
     run = finetuning.make_run(
         task, config, strategy, options.FineTuning(output_dir=str(tmp_path), train_steps=1)
@@ -103,8 +102,8 @@ def assert_same_but_for_rounding(found, expected, atol=1e-4):
 @pytest.fixture
 def flags(tmp_path):
     """Flags of a run of two steps on the tiny files of version 2."""
-    config = tiny_runs.write_config(tmp_path / "config.json")
-    return tiny_runs.SQUAD | {"albert_config_file": config, "output_dir": tmp_path / "out"}
+    config = tiny.write_config(tmp_path / "config.json")
+    return tiny.SQUAD | {"albert_config_file": config, "output_dir": tmp_path / "out"}
 
 
 @pytest.fixture
@@ -159,7 +158,7 @@ def without_answers(path, target):
 
 
 def check_blocks(directory, names):
-    """Checks the format of all blocks; returns the f1 of each checkpoint, and the last figures."""
+    """Checks the format of all blocks; returns the f1 of each checkpoint, and the last metrics."""
     *evaluations, final = blocks(directory)
     values, best = [], -1.0
     for block in evaluations:
@@ -179,7 +178,7 @@ def check_blocks(directory, names):
     lines = final.splitlines()
     assert [line.split(" = ")[0] for line in lines[:-1]] == sorted(names)
     step = loading.step_in(str(directory / "model.ckpt-best"))
-    assert lines[-1] == f"best perf happened at step: {step}"
+    assert_names(lines[-1], step)
     assert values_of(final)["f1"] == max(values[1:])
     return values, values_of(final)
 
@@ -216,14 +215,14 @@ def test_v2_trains_evaluates_every_checkpoint_and_predicts(trained, flags, capsy
     assert official["f1"] == final["f1"] and official["exact"] == final["exact"]
     printed = capsys.readouterr().out
     assert re.search(
-        r"Training on \S+: \d+ questions, \d+ without answer\nFirst example: ", printed
+        r"Training on \S+: \d+ questions, \d+ without answer\n(?:.+\n)*First example: ", printed
     )
     assert re.search(
         r"The best model is \S+best \(step \d+, f1 \S+\)\n"
         r'Next: python predict.py --model=\S+ --question="some question" --context="some context"',
         printed,
     )
-    assert "2 of 52 questions are skipped" in printed  # they cannot be aligned
+    assert_says(printed, "2 ... 52")  # they cannot be aligned
     (listing,) = out.glob("squad_predict.tf_record.skipped.txt")
     assert listing.read_text().count("\n") == 2
     assert "Evaluation at step 2: exact " in printed
@@ -277,8 +276,7 @@ def test_prediction_alone_needs_a_checkpoint_and_a_file(run_main, trained, flags
     (out / "predictions.json").unlink()
     run_main(run_squad, **predict_only(flags, predict_file=unlabelled))
     printed = capsys.readouterr().out
-    assert "52 of 52 questions have no gold answers" in printed
-    assert f"(tuned on {flags['predict_file']})" in printed
+    assert_says(printed, "52 ... 52 ... questions", f"(tuned on {flags['predict_file']})")
     assert f"Predicting with {out / 'model.ckpt-best'}" in printed
     assert_answers(out, answers)
 
@@ -331,7 +329,7 @@ def test_training_resumes_where_it_stopped(run_main, trained, flags_v1, capsys):
     capsys.readouterr()
     run_main(run_squad, **flags_v1 | {"output_dir": out})
     printed = capsys.readouterr().out
-    assert "Resuming at step 1" in printed and "Using features again" in printed
+    assert_says(printed, "step 1 ... model.ckpt-1")
     assert readers.TensorFlowReader(str(out / "model.ckpt-2"))["global_step"] == 2
     after = blocks(out)
     assert after[:3] == before[:3] and "global_step = 2" in after[3] and len(after) == 5
@@ -370,7 +368,7 @@ def test_later_commands_answer_as_the_training_did(run_main, trained, flags_v1, 
 def two_models(trained, flags, tmp_path):
     """Directories of two trained models of different sizes."""
     larger = tmp_path / "larger.json"
-    larger.write_text(json.dumps(TINY_CONFIG | {"hidden_size": 48, "num_hidden_layers": 3}))
+    larger.write_text(json.dumps(tiny.CONFIG | {"hidden_size": 48, "num_hidden_layers": 3}))
     own = {"albert_config_file": larger, "seed": 2, "save_checkpoints_steps": 2}
     return [trained("v2", flags), trained("larger", flags | own)]
 
@@ -391,7 +389,7 @@ def test_an_ensemble_averages_models_of_any_size(run_main, flags, two_models, tm
     # The threshold of a model is not replaced by that of an ensemble.
     own = read_json(two_models[0] / "null_score_diff_threshold.json")
     run_main(run_squad, **both | {"output_dir": two_models[0]})
-    assert "The tuned threshold is not kept" in capsys.readouterr().out
+    assert_says(capsys.readouterr().out, "threshold ... --output_dir")
     assert own == read_json(two_models[0] / "null_score_diff_threshold.json")
 
     # Without answers: the threshold tuned for the ensemble, else the mean of the models' own.
@@ -407,11 +405,11 @@ def test_an_ensemble_averages_models_of_any_size(run_main, flags, two_models, tm
     assert "null_score_diff_threshold = 0.5 (tuned" in capsys.readouterr().out
     (two_models[1] / "null_score_diff_threshold.json").unlink()
     run_main(run_squad, **both | {"predict_file": unlabelled})
-    assert "null_score_diff_threshold = 0.0 (none was tuned" in capsys.readouterr().out
+    assert_says(capsys.readouterr().out, "null_score_diff_threshold ... 0.0")
 
     for name in ("albert_config.json", "run.json"):  # either tells the architecture
         (two_models[0] / name).unlink()
-    with pytest.raises(ValueError, match=r"v2 has neither albert_config\.json"):
+    with refuses("v2 ... albert_config.json"):
         run_main(run_squad, **both)
 
 
@@ -443,7 +441,7 @@ def test_steps_count_questions(run_main, monkeypatch, flags, questions, epochs, 
     settings = flags | {"train_batch_size": 48, "num_train_epochs": epochs}
     settings |= {"shuffle_buffer_size": 7, "do_predict": False}
     if not steps:
-        with pytest.raises(UserError, match="give less than one update"):
+        with refuses(f"{questions} ... --train_batch_size=48 ... --num_train_epochs={epochs}"):
             run_main(run_squad, **settings)
         return
     run_main(run_squad, **settings)
@@ -468,7 +466,7 @@ def test_checkpoints_that_are_not_evaluated_stay(
 def test_a_damaged_threshold_is_found_before_training(run_main, flags, tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "null_score_diff_threshold.json").write_text("{}")
-    with pytest.raises(UserError, match=r"null_score_diff_threshold\.json is damaged"):
+    with refuses("null_score_diff_threshold.json"):
         run_main(run_squad, **flags)
     assert not list((tmp_path / "out").glob("model.ckpt*"))
 
@@ -481,28 +479,27 @@ def test_answers_that_are_astray_are_reported_in_every_run(run_main, flags_v1, t
     path = tmp_path / "astray.json"
     path.write_text(json.dumps(data))
     changed = {"train_file": path, "do_predict": False}
-    for made in ("Making features", "Using features again"):
+    for _ in ("made", "read again"):
         run_main(run_squad, **flags_v1 | changed)
         printed = capsys.readouterr().out
-        assert "answer_start of 1 of 39 questions does not point at the answer's text" in printed
-        assert f"(the first is {qas[0]['id']}); 1 of these answers occur elsewhere" in printed
-        assert made in printed
+        assert_says(printed, "answer_start ... 1 ... 39")
+        assert_says(printed, f"{qas[0]['id']} ... 1")
 
 
 @pytest.mark.long
 def test_checkpoints_that_cannot_answer_are_named(run_main, trained, flags, flags_v1, tmp_path):
     first, second = trained("v1", flags_v1), trained("v2", flags)
     alone = predict_only(flags)
-    with pytest.raises(ValueError, match=r"version_2_with_negative=true.*version 1 of SQuAD"):
+    with refuses("version_2_with_negative=true ... v1/model.ckpt-best"):
         run_main(run_squad, **alone | {"version_2_with_negative": True, "output_dir": first})
     headless = shutil.copytree(GOLDEN / "heads" / "classifier2_cola", tmp_path / "headless")
-    with pytest.raises(ValueError, match="has no SQuAD head"):
+    with refuses("SQuAD"):
         run_main(run_squad, **alone, init_checkpoint=headless)
-    with pytest.raises(ValueError, match="the same version"):
+    with refuses("--ensemble_dirs ... SQuAD"):
         run_main(run_squad, **alone, ensemble_dirs=f"{first},{second}")
     (second / "null_score_diff_threshold.json").write_text("{}")
     unlabelled = without_answers(flags["predict_file"], tmp_path / "test.json")
-    with pytest.raises(ValueError, match=r"null_score_diff_threshold\.json is damaged"):
+    with refuses("null_score_diff_threshold.json"):
         run_main(run_squad, **alone | {"output_dir": second, "predict_file": unlabelled})
 
 
@@ -514,7 +511,7 @@ def test_a_version_1_model_answers_questions_of_version_2(
     before = (out / "eval_results.txt").read_text()
     capsys.readouterr()
     run_main(run_squad, **predict_only(flags, output_dir=out, end_n_top=3))
-    assert capsys.readouterr().out.count("has no effect") == 1
+    assert capsys.readouterr().out.count("--end_n_top=3") == 1
     assert len(read_json(out / "predictions.json")) == 52
     assert (out / "eval_results.txt").read_text() == before
 
@@ -537,11 +534,9 @@ def test_flags_of_both_originals_are_accepted(launched, tmp_path):
         **{"n_best_size": 20, "max_answer_length": 30, "use_tpu": False, "num_tpu_cores": 8},
         **{"use_einsum": True, "start_n_top": 5, "end_n_top": 5, "dropout_prob": 0.1},
     )
-    assert done.returncode == 1 and "Traceback" not in done.stderr
-    last = done.stderr.strip().splitlines()[-1]
-    assert last.startswith("run_squad: error: --") and "there is no such file" in last
+    assert_error(done, "--")
     for name in ("use_einsum", "master", "num_tpu_cores", "predict_feature_left_file"):
-        assert f"--{name} has no effect any more" in done.stdout
+        assert_says(done.stdout, f"--{name}")
 
 
 # === Learning ===
@@ -555,7 +550,7 @@ def test_flags_of_both_originals_are_accepted(launched, tmp_path):
 )
 def test_the_training_questions_are_learnt(run_main, flags, tmp_path, version, steps, f1):
     """30 passes over 39 and 52 questions; before them, f1 is 5 and 29."""
-    config = TINY_CONFIG | {
+    config = tiny.CONFIG | {
         "embedding_size": 32,
         "hidden_size": 64,
         "num_attention_heads": 4,

@@ -7,16 +7,16 @@ import pytest
 import tensorflow as tf
 
 from albert_tf import options
-from albert_tf.errors import UserError
 from albert_tf.records import schemas
-from albert_tf.tasks import classification, glue, predicted_file, tables
+from albert_tf.tasks import classification, glue, tables
 from albert_tf.tasks.base import TextInput
 from albert_tf.tasks.glue import Example
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.training.task import Split
-from tests import GOLDEN, SIZES, read_arrays
+from albert_tf.training.splits_and_results import Split
+from tests import GOLDEN, SIZES, read_arrays, tiny
+from tests.errors import refuses
 
-DATA = GOLDEN / "finetune" / "glue_data"
+DATA = tiny.GLUE_DATA
 EXAMPLES = json.loads((GOLDEN / "finetune" / "glue_examples.json").read_text(encoding="utf-8"))
 FEATURES = read_arrays(GOLDEN / "finetune" / "glue_features.npz")
 METRICS = json.loads((GOLDEN / "finetune" / "classifier_metrics.json").read_text())
@@ -47,10 +47,10 @@ def features(examples, row, tokenizer, max_seq_length):
     return task_of(row, tokenizer, max_seq_length).features(examples)
 
 
-def figures(name, outputs, labels):
-    """Figures over examples."""
+def metrics(name, outputs, labels):
+    """Metrics over examples."""
     split = Split({"label_ids": labels}, None)
-    found = task_of(glue.TASKS[name]).figures(split, {"logits": outputs}, batch_size=8)
+    found = task_of(glue.TASKS[name]).metrics(split, {"logits": outputs}, batch_size=8)
     assert found.pop("loss") > 0
     return found
 
@@ -75,8 +75,8 @@ def test_the_table():
         "sst-2": "SST-2.tsv", "sts-b": "STS-B.tsv", "qqp": "QQP.tsv", "qnli": "QNLI.tsv",
         "rte": "RTE.tsv", "wnli": "WNLI.tsv", "ax": "AX.tsv",
     }  # fmt: skip
-    names = ("MNLI", "mismnli", "ax", "RTE", "tsv")
-    assert [*map(glue.model_task, names)] == ["mnli", "mnli", "mnli", "rte", "tsv"]
+    companions = {o: name for name, row in glue.TASKS.items() for _, o in row.companions}
+    assert companions == options.MODEL_TASKS
 
 
 # --- The original's examples, features and records ---
@@ -116,7 +116,7 @@ def parsed(path):
     return [tf.train.Example.FromString(record) for record in dataset.as_numpy_iterator()]
 
 
-# Written by hand after the table of the specification, as the original's figures are held back.
+# Written by hand after the table of the specification, as the golden figures are held back.
 
 
 def test_mrpc(tokenizer):
@@ -150,12 +150,12 @@ def test_diagnostic_set(tokenizer):
     assert len(examples) == 8
     assert examples[0] == Example("0", first, second, "contradiction")
     assert glue.TASKS["ax"].labels == glue.TASKS["mnli"].labels
-    with pytest.raises(ValueError, match="diagnostic has no train file, only test"):
+    with refuses("diagnostic ... train ... --task_name"):
         read("ax", DATA, "train", tokenizer)
 
 
 def test_max_seq_length_too_short(tokenizer):
-    with pytest.raises(ValueError, match="--max_seq_length=4: must be at least 5"):
+    with refuses("--max_seq_length=4 ... 5"):
         features([], glue.TASKS["cola"], tokenizer, 4)
 
 
@@ -165,59 +165,58 @@ def test_max_seq_length_too_short(tokenizer):
 def test_find_task():
     assert glue.find_task("MisMNLI") is glue.TASKS["mismnli"]
     for name, message in (
-        ("mnly", "--task_name=mnly is unknown; known are cola, mnli,"),
-        ("SST2", r"files of your own\. Did you mean sst-2\?$"),
-        ("something", r"files of your own$"),
+        ("mnly", "--task_name=mnly"),
+        ("SST2", "sst-2"),
+        ("something", "something ... tsv"),
     ):
-        with pytest.raises(UserError, match=message):
+        with refuses(message):
             glue.find_task(name)
 
 
 def test_few_of_many_labels_are_shown(tmp_path, tokenizer):
     task = glue.tsv_task("0", None, "1", labels=[f"class {number}" for number in range(30)])
     (tmp_path / "train.tsv").write_text("text\tother\n")
-    with pytest.raises(UserError, match=r"known are class 0, .*, class 9 and 20 more$"):
+    with refuses("0 ... 9 ... 20"):
         glue.read_examples(task, str(tmp_path), "train", tokenizer)
 
 
 def test_missing_file(tokenizer, tmp_path):
-    with pytest.raises(ValueError, match=r"no .*RTE/dev.tsv, which --do_eval needs: .*--data_dir"):
+    with refuses("RTE/dev.tsv ... --do_eval ... --data_dir"):
         read("rte", tmp_path, "dev", tokenizer)
     path = write(tmp_path, "RTE/dev.tsv", "header")
-    with pytest.raises(UserError, match=r"--data_dir=.*dev.tsv is a file: give the directory"):
+    with refuses("--data_dir= ... dev.tsv"):
         read("rte", path, "dev", tokenizer)
-    with pytest.raises(UserError, match=r"--data_dir=.*nowhere is not there: give the directory"):
+    with refuses("--data_dir="):
         read("rte", tmp_path / "nowhere", "dev", tokenizer)
     (tmp_path / "RTE/train.tsv").mkdir()
-    with pytest.raises(UserError, match=r"cannot read .*RTE/train.tsv"):
+    with refuses("RTE/train.tsv"):
         read("rte", tmp_path, "train", tokenizer)
 
 
 SCORE = "0\tg\tf\ty\to\ts\ts\ta\tb\t"
-NO_NUMBER = r"line 3: the label must be a number. Received: "
 BAD_FILES = {  # what is wrong -> task, file of RTE or STS-B, its lines, message
-    "empty": ("rte", "RTE/dev", [], " is empty"),
-    "no example": ("rte", "RTE/dev", ["header", ""], " holds no example"),
+    "empty": ("rte", "RTE/dev", [], "RTE/dev"),
+    "no example": ("rte", "RTE/dev", ["header", ""], "RTE/dev"),
     # With three columns, the last would be taken for both the second text and the label.
     "short row": (
         "rte", "RTE/dev", ["header", "0\ta\tb\tentailment", "1\ta\tentailment"],
-        ", line 3: 3 columns, at least 4 are expected",
+        "line 3 ... 3 ... 4",
     ),
     "unknown label": (
         "rte", "RTE/train", ["header", "0\ta\tb\tentailment", "1\ta\tb\tneutral"],
-        ", line 3: unknown label 'neutral'; known are entailment, not_entailment",
+        "line 3 ... 'neutral' ... entailment, not_entailment",
     ),
     "not UTF-8": (
         "rte", "RTE/dev", ["header", "0\ta\tb\tentailment", "1\tcaf\udce9\tb\tentailment"],
-        ", line 3: not UTF-8 text",
+        "line 3 ... UTF-8",
     ),
     "long label": (
         "rte", "RTE/train", ["header", "0\ta\tb\t" + "maybe " * 100_000],
-        ", line 2: unknown label 'maybe",
+        "line 2 ... 'maybe",
     ),
 } | {
     f"score {label!r}": (
-        "sts-b", "STS-B/dev", ["header", f"{SCORE}2.5", SCORE + label], f", {NO_NUMBER}'{label}'",
+        "sts-b", "STS-B/dev", ["header", f"{SCORE}2.5", SCORE + label], f"line 3 ... '{label}'",
     )
     for label in ("high", "nan", "inf", "1e39", "")  # 1e39 is infinite in float32
 }  # fmt: skip
@@ -227,7 +226,7 @@ BAD_FILES = {  # what is wrong -> task, file of RTE or STS-B, its lines, message
 def test_a_bad_file_is_named(task, file, lines, message, tokenizer, tmp_path):
     path = write(tmp_path, f"{file}.tsv")
     path.write_bytes("".join(f"{line}\n" for line in lines).encode(errors="surrogateescape"))
-    with pytest.raises(UserError, match=f"{file}.tsv{message}") as error:
+    with refuses(f"{file}.tsv ... {message}") as error:
         read(task, tmp_path, file.rpartition("/")[2], tokenizer)
     assert len(str(error.value)) < 1000
 
@@ -238,7 +237,7 @@ def test_short_row_of_qqp_counts_but_not_in_test(tokenizer, tmp_path):
     examples, skipped = read("qqp", tmp_path, "dev", tokenizer)
     assert (examples, skipped) == ([Example("0", "a", "b", "1")], 2)
     write(tmp_path, "QQP/test.tsv", "header", "0\ta")
-    with pytest.raises(ValueError, match=r"QQP/test.tsv, line 2: 2 columns, at least 3"):
+    with refuses("QQP/test.tsv, line 2 ... 2 ... 3"):
         read("qqp", tmp_path, "test", tokenizer)
 
 
@@ -252,7 +251,12 @@ def test_reading_quotes_line_ends_and_byte_order_mark(tmp_path):
     path = tmp_path / "a.tsv"
     path.write_bytes('\ufeffa\t"b\r\n\r\nc\u2028d\x85\t"'.encode())
     rows = [["a", '"b'], [], ["c\u2028d\x85", '"']]
-    assert tables.read(str(path), [0, 1]) == (list(enumerate(rows, start=1)), "\t")
+    table = tables.read_columns(
+        str(path), [0, 1], has_header=False, quoted_tabs=False, keep_blank=True
+    )
+    assert table.form == tables.TABS
+    assert [row.cells for row in table.rows] == [rows[0], ["", ""], rows[2]]
+    assert [row.line for row in table.rows] == [1, 2, 3]
 
 
 # --- CSV ---
@@ -263,15 +267,14 @@ TEXTS = ["plain", "a, b", 'he said "no"', "two\nlines", "tab\there", "", "ende\r
 @pytest.mark.parametrize("name", ["a.csv", "a.tsv"])
 @pytest.mark.parametrize("quoting", [csv.QUOTE_MINIMAL, csv.QUOTE_ALL, csv.QUOTE_NONNUMERIC])
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_csv_as_pandas_writes_it(name, quoting, end, tmp_path, capsys):
+def test_csv_as_pandas_writes_it(name, quoting, end, tmp_path):
     path, frame = tmp_path / name, [["id", "text"], *([i, t] for i, t in enumerate(TEXTS))]
     with path.open("w", newline="", encoding="utf-8-sig") as file:
         csv.writer(file, quoting=quoting, lineterminator=end).writerows(frame)
-    table, _ = tables.read(str(path), ["text"])
-    assert [row for _, row in table] == [list(map(str, row)) for row in frame]
-    numbers = [1, 2, 3, 4, 5, 7, 8, 9, 11]
-    assert [number for number, _ in table] == numbers
-    assert ("so it is read as CSV" in capsys.readouterr().out) == (name == "a.tsv")
+    table = tables.read_columns(str(path), ["text"])
+    assert table.form == tables.CSV and table.header == ["id", "text"]
+    assert [row.cells for row in table.rows] == [list(map(str, row)) for row in frame[1:]]
+    assert [row.line for row in table.rows] == [2, 3, 4, 5, 7, 8, 9, 11]
 
 
 @pytest.mark.parametrize(
@@ -281,30 +284,28 @@ def test_csv_as_pandas_writes_it(name, quoting, end, tmp_path, capsys):
         ("text,label", [0, 1], ","),
         ("a text, with a comma", [0], "\t"),
         ("a text, with a comma", ["text"], "\t"),
-        ("text,label\tother", ["text"], "\t"),
+        ("text,label\tother", ["text"], ","),
         ('"text","a ""b"""', ["text", 'a "b"'], ","),
         ("", [0, 1], "\t"),
         ("text,label", ["text,label"], "\t"),
     ],
 )
 def test_commas_are_columns_where_these_are_needed(first, columns, separator):
-    assert tables.find_separator(first.encode(), "a.tsv", columns) == separator
+    assert tables.find_form(first.encode(), "a.tsv", columns).separator == separator
 
 
 def test_csv_that_is_none_is_named_with_its_line(tmp_path):
     path = write(tmp_path, "a.csv", "text,label", "a,b", '"open,c', "d,e")
-    with pytest.raises(
-        UserError, match=r"a.csv, line 3: the row is not valid CSV: unexpected end of data"
-    ):
-        tables.read(str(path), [0])
+    with refuses("a.csv, line 3 ... CSV"):
+        tables.read_columns(str(path), [0])
     path.write_bytes(b'text,label\n"two\nlines",\xff\n')
-    with pytest.raises(UserError, match=r"a.csv, line 3: not UTF-8"):
-        tables.read(str(path), [0])
+    with refuses("a.csv, line 3 ... UTF-8"):
+        tables.read_columns(str(path), [0])
 
 
 def test_long_text_in_csv(tmp_path):
     path, limit = write(tmp_path, "a.csv", f'"{"long " * 50_000}",x'), csv.field_size_limit()
-    assert len(tables.read(str(path), [0])[0][0][1][0]) == 250_000
+    assert len(tables.read_columns(str(path), [0]).rows[0].cells[0]) == 250_000
     assert csv.field_size_limit() == limit < 250_000  # the process keeps its own
 
 
@@ -315,20 +316,20 @@ def test_own_csv_files(tokenizer, tmp_path):
     examples, _ = glue.read_examples(task, str(tmp_path), "train", tokenizer)
     assert [example.text_a for example in examples] == ['two lines, "quoted"', "c"]
     write(tmp_path, "dev.csv", "text,label", '"a', 'b",a', "c")
-    with pytest.raises(UserError, match=r"dev.csv, line 4: 1 columns, .* with a comma between"):
+    with refuses("dev.csv, line 4 ... 1"):
         glue.read_examples(task, str(tmp_path), "dev", tokenizer)
     write(tmp_path, "dev.tsv", "text\tlabel", "c\ta")
-    with pytest.raises(UserError, match=r"dev.tsv and .*dev.csv both exist: keep one"):
+    with refuses("dev.tsv ... dev.csv"):
         glue.read_examples(task, str(tmp_path), "dev", tokenizer)
 
 
 def test_an_empty_label_is_no_class(tokenizer, tmp_path):
     path = write(tmp_path, "train.tsv", "text\tlabel", "a\tyes", "b\t ", "c\tno")
-    with pytest.raises(UserError, match=r"train.tsv, line 3: the label is empty"):
+    with refuses("train.tsv, line 3"):
         glue.tsv_task(**TSV, data_dir=str(tmp_path))
     task = glue.tsv_task(**TSV, labels=["yes", "no", ""])
     path.rename(tmp_path / "dev.tsv")
-    with pytest.raises(UserError, match=r"dev.tsv, line 3: the label is empty"):
+    with refuses("dev.tsv, line 3"):
         glue.read_examples(task, str(tmp_path), "dev", tokenizer)
 
 
@@ -350,8 +351,8 @@ def test_file_without_its_header(name, split, tokenizer, tmp_path):
     task, row = glue.TASKS[name], ROW_WITHOUT_HEADER[name, split]
     (file,) = task.files[split]
     write(tmp_path, f"{task.folder}/{file}", row, row)
-    message = rf"{file}, line 1: the file has no header.* put a line with the names"
-    with pytest.raises(UserError, match=message):
+    message = f"{file}, line 1"
+    with refuses(message):
         read(name, tmp_path, split, tokenizer)
     write(tmp_path, f"{task.folder}/{file}", "anything else", row)
     assert len(read(name, tmp_path, split, tokenizer)[0]) == 1
@@ -426,26 +427,26 @@ TEXTS_AS_LABELS = [f"text {number}\tlabel {number % 11}" for number in range(20)
 @pytest.mark.parametrize(
     ("lines", "columns", "message"),
     [
-        (["text\tclass", "a\tb"], TSV, "no column 'label' in its header; .* 'text', 'class'"),
+        (["text\tclass", "a\tb"], TSV, "'label' ... 'text' ... 'class'"),
         (
             ["text\tlabel", "a\t0", "b\t0"],
             TSV,
-            r"at least two different labels .* Received: \['0'\]",
+            "['0']",
         ),
-        (["text\tlabel\ttext", "a\tyes\tb"], TSV, "train.tsv: two columns are named 'text'"),
+        (["text\tlabel\ttext", "a\tyes\tb"], TSV, "train.tsv ... 'text'"),
         (
             ["text\tlabel", "a\t0", "b\t1"],
             NUMBERED,  # no names: no header
-            "train.tsv, line 1: label 'label' occurs only here",
+            "train.tsv, line 1 ... 'label'",
         ),
         (
             TEXTS_AS_LABELS,
             NUMBERED,
-            "column 1 has 11 different labels among 20, such as 'label 0'.* --regression",
+            "1 ... 11 ... 20 ... 'label 0' ... --regression",
         ),
-        (None, TSV, r"no .*train.tsv or .*train.csv to read the labels from"),
-        (["1\ta", "0\tb", "1\tc", "0\td"], NUMBERED | {"label_column": "0"}, "0 would be read twi"),
-        (["1\ta", "0\tb"], NUMBERED | {"text_pair_column": "00"}, "column 0 would be read twice"),
+        (None, TSV, "train.tsv ... train.csv"),
+        (["1\ta", "0\tb", "1\tc", "0\td"], NUMBERED | {"label_column": "0"}, "0"),
+        (["1\ta", "0\tb"], NUMBERED | {"text_pair_column": "00"}, "0"),
     ],
     ids=[
         "missing column", "one label", "two columns of one name", "header", "texts as labels",
@@ -455,7 +456,7 @@ TEXTS_AS_LABELS = [f"text {number}\tlabel {number % 11}" for number in range(20)
 def test_bad_tsv(lines, columns, message, tmp_path):
     if lines:
         write(tmp_path, "train.tsv", *lines)
-    with pytest.raises(UserError, match=message):
+    with refuses(message):
         glue.tsv_task(**columns, data_dir=str(tmp_path))
 
 
@@ -467,18 +468,18 @@ def test_a_label_column_may_have_half_as_many_labels_as_rows(tmp_path):
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        (["text\tlabels", "a\tx|y", "b\t", "c\ty|x"], "line 1: label 'labels' occurs only here"),
-        (["text\ttag|more", "a\tx", "b\ty|x"], r"line 1: label 'tag\|more' occurs only here"),
+        (["text\tlabels", "a\tx|y", "b\t", "c\ty|x"], "line 1 ... 'labels'"),
+        (["text\ttag|more", "a\tx", "b\ty|x"], "line 1 ... 'tag|more'"),
         (
             [*TEXTS_AS_LABELS, "no label\t"],
-            "column 1 has 11 different labels among 20, such as 'label 0'.*; or all classes",
+            "1 ... 11 ... 20 ... 'label 0'",
         ),
     ],
     ids=["header", "header with a separator", "texts as labels"],
 )
 def test_a_column_that_does_not_hold_the_labels_of_texts(lines, message, tmp_path):
     write(tmp_path, "train.tsv", *lines)
-    with pytest.raises(UserError, match=message) as error:
+    with refuses(message) as error:
         glue.tsv_task("0", None, "1", multi_label=True, data_dir=str(tmp_path))
     assert "--regression" not in str(error.value)
 
@@ -500,12 +501,10 @@ def test_a_small_set_of_texts_with_several_labels(lines, count, tmp_path):
 
 
 def test_tsv_arguments_that_do_not_go_together(tokenizer, tmp_path):
-    with pytest.raises(ValueError, match="regression has none"):
-        glue.tsv_task(**TSV, labels=["a", "b"], regression=True)
-    with pytest.raises(ValueError, match="two different labels"):
+    with refuses("['a', 'a']"):
         glue.tsv_task(**TSV, labels=["a", "a"])
     task = glue.tsv_task("text", "", "", labels=["a", "b"])
-    with pytest.raises(ValueError, match="label column is needed by --do_train"):
+    with refuses("--do_train"):
         glue.read_examples(task, str(tmp_path), "train", tokenizer)
 
 
@@ -521,7 +520,7 @@ def outputs_of(case):
 @pytest.mark.parametrize("case", ["cola", "sst-2", "mnli", "sts-b", "cola_allpos"])
 def test_metrics(case):
     name = case.removesuffix("_allpos")
-    results = figures(name, *outputs_of(case))
+    results = metrics(name, *outputs_of(case))
     golden = {name: value for name, value in METRICS[case].items() if name[0] != "_"}
     assert {name: results[name] for name in golden} == pytest.approx(golden, rel=1e-6, abs=1e-7)
     assert glue.TASKS[name].metrics[0] in golden
@@ -530,18 +529,18 @@ def test_metrics(case):
 
 def test_metrics_that_the_original_lacks():
     for name in ("mrpc", "qqp"):
-        results = figures(name, *outputs_of("sst-2"))
+        results = metrics(name, *outputs_of("sst-2"))
         assert results["f1"] == pytest.approx(METRICS["sst-2"]["_reference_sklearn_f1"], abs=1e-12)
         assert set(results) == {"eval_accuracy", "eval_loss", "f1"}
     scores, labels = outputs_of("sts-b")
-    results = figures("sts-b", scores[:, np.newaxis], labels[:, np.newaxis])
+    results = metrics("sts-b", scores[:, np.newaxis], labels[:, np.newaxis])
     expected = METRICS["sts-b"]["_reference_scipy_spearman"]
     assert results["spearman"] == pytest.approx(expected, abs=1e-9)
 
 
 def test_f1_is_of_class_1():
     # one hit, one miss and one false alarm for class 1: 2 * 1 / (2 * 1 + 1 + 1)
-    results = figures("mrpc", [[0, 1], [1, 0], [0, 1], [1, 0], [1, 0]], [1, 1, 0, 0, 0])
+    results = metrics("mrpc", [[0, 1], [1, 0], [0, 1], [1, 0], [1, 0]], [1, 1, 0, 0, 0])
     assert results["f1"] == 0.5
     assert results["eval_accuracy"] == 0.6
 
@@ -553,7 +552,7 @@ def test_f1_is_of_class_1():
     ids=["constant", "one example"],
 )
 def test_scores_without_a_correlation(scores, labels, error):
-    results = figures("sts-b", np.float32(scores), np.float32(labels))
+    results = metrics("sts-b", np.float32(scores), np.float32(labels))
     assert np.isnan(results["pearson"]) and np.isnan(results["spearman"])
     assert results["MSE"] == pytest.approx(error)
 
@@ -567,8 +566,11 @@ def files_of(row, names, answers):
     examples = [Example(name, "text", None, "0") for name in names]
     texts = data.prediction_files(examples, answers)
     assert list(texts) == [
-        "out/test_results.tsv", "out/submit_results.tsv", f"glue/{row.submission_file}",
+        "out/test_results.tsv", "out/submit_results.tsv",
+        *(["out/test_results.labels.txt"] if row.labels else []), f"glue/{row.submission_file}",
     ]  # fmt: skip
+    labels = texts.pop("out/test_results.labels.txt", "")
+    assert labels.split() == list(row.labels or ())
     return list(texts.values())
 
 
@@ -595,12 +597,12 @@ def test_prediction_files_of_classes():
     ]
 
 
-def test_the_label_is_that_of_the_figures_where_probabilities_are_equal():
+def test_the_label_is_that_of_the_metrics_where_probabilities_are_equal():
     logits = np.float32([[0.0, 1e-9], [1e-9, 0.0]])
     answers = task_of(glue.TASKS["cola"]).answers(None, {"logits": logits})
     wanted = [{"label": label, "probabilities": {"0": 0.5, "1": 0.5}} for label in "10"]
     assert answers == wanted
-    assert figures("cola", logits, np.array([1, 0]))["eval_accuracy"] == 1.0
+    assert metrics("cola", logits, np.array([1, 0]))["eval_accuracy"] == 1.0
 
 
 def test_labels_of_csv_files_stay_in_their_cells():
@@ -609,9 +611,6 @@ def test_labels_of_csv_files_stay_in_their_cells():
     answers = answers_of(labels, probabilities)
     submit = files_of(glue.TASKS["rte"], ["0", "1"], answers)[1]
     assert submit == "index\tprediction\n0\tone tab\n1\ttwo lines\n"
-    row = {"text": "a", "label": "one\ttab", "probability_one\ttab": 0.5}
-    table = predicted_file._texts("out", [], [row])[f"out/{predicted_file.TABLE}"]
-    assert table == "text\tlabel\tprobability_one tab\na\tone tab\t0.5\n"
 
 
 def test_prediction_files_of_scores():
@@ -627,7 +626,7 @@ def test_prediction_files_of_scores():
 
 def test_no_submission():
     answers = [{"label": "0", "probabilities": {"0": 1.0}}]
-    with pytest.raises(ValueError, match=r"whole number, .* Received: 'x'"):
+    with refuses("'x'"):
         files_of(glue.TASKS["cola"], ["x"], answers)
 
 
@@ -655,13 +654,14 @@ def test_examples_that_are_sorted_are_counted(name, labels, is_sorted):
         ("x", "t\tx\ty\na\t1\t0\n", False),
     ],
 )
-def test_figures_of_another_label_column_or_of_corrected_labels_are_others(
+def test_metrics_of_another_label_column_or_of_corrected_labels_are_others(
     label, content, is_same, tmp_path
 ):
     def evaluated_on(label, content):
         (tmp_path / "dev.tsv").write_text(content)
         row = glue.tsv_task("t", None, label, ["0", "1"], False, "")
-        return classification.GlueData(None, str(tmp_path), "", "", row=row).evaluated_on()
+        data = classification.GlueData(task_of(row), str(tmp_path), "", "", row=row)
+        return data.evaluated_on()
 
     first = evaluated_on("x", "t\tx\ty\na\t0\t0\n")
     assert (evaluated_on(label, content) == first) == is_same

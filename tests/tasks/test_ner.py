@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Token classification: CoNLL files, features by both kinds of vocabulary, figures by hand."""
+"""Token classification: CoNLL files, features by both kinds of vocabulary, metrics by hand."""
 
 import collections
 import itertools
@@ -10,19 +10,19 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.errors import UserError
 from albert_tf.publish import graph_inputs
 from albert_tf.publish.graph_tokenization import GraphTokenizer
 from albert_tf.records import schemas
-from albert_tf.tasks import ner
+from albert_tf.tasks import ner, tag_schemes
 from albert_tf.tasks.base import TextInput
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.training.task import Split
-from tests import GOLDEN, SIZES
+from albert_tf.training.splits_and_results import Split
+from tests import SIZES, tiny
+from tests.errors import assert_names, refuses
 
 VOCABULARIES = {
-    "sentencepiece": {"spm_model_file": str(GOLDEN / "tokenization" / "spm_uncased.model")},
-    "wordpiece": {"vocab_file": str(GOLDEN / "tokenization" / "vocab.txt")},
+    "sentencepiece": {"spm_model_file": str(tiny.VOCABULARY)},
+    "wordpiece": {"vocab_file": str(tiny.WORDPIECE)},
 }
 LABELS = ("O", "B-LOC", "B-PER", "I-LOC", "I-PER")
 UNKNOWN = 1  # id in both vocabularies
@@ -51,7 +51,7 @@ def written(tmp_path):
 
 
 def corpus_of(written, *sentences):
-    """A Corpus of sentences such as 'Mr./B-PER Smith/I-PER'."""
+    """Sentences such as 'Mr./B-PER Smith/I-PER'."""
     blocks = ("\n".join(words.replace("/", "\t").split(" ")) for words in sentences)
     return ner.read(written("\n\n".join(blocks) + "\n"))
 
@@ -84,30 +84,30 @@ def test_a_test_file_without_labels(written):
     corpus = ner.read(path, LABELS, needs_labels=False)
     assert words_of(corpus) == [["Mr.", "Smith"], ["in", "New\u00a0York", "\u3000"]]
     assert not corpus.has_labels
-    with pytest.raises(UserError, match=re.escape(f"{path}, line 1: the label is missing")):
+    with refuses(f"{path}, line 1"):
         ner.read(path, LABELS)
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("", " holds no word"),
-        ("\n-DOCSTART- O\n\n", " holds no word"),
-        (b"a O\n\nb\xff O\n", ", line 3: not UTF-8 text"),
-        (b"a O\r\rb\xff O\r", ", line 3: not UTF-8 text"),
-        ("a O\nb\n", ", line 2: the label is missing"),
-        ("a\nb O\n", ", line 1: the label is missing"),
-        ("a\tO\nb\t \n", ", line 2: the label is missing"),
-        ("a\tO\n\tO\n", ", line 2: the first column, the word, is empty"),
-        ("a O\nb PER\n", ", line 2: a label is O, B-x or I-x. Received: 'PER'"),
-        ("a O\nb B-\n", ", line 2: a label is O, B-x or I-x. Received: 'B-'"),
-        ("a O\nb B-DATE\n", ", line 2: unknown label B-DATE; known are O, B-LOC,"),
+        ("", "train.conll"),
+        ("\n-DOCSTART- O\n\n", "train.conll"),
+        (b"a O\n\nb\xff O\n", "line 3 ... UTF-8"),
+        (b"a O\r\rb\xff O\r", "line 3 ... UTF-8"),
+        ("a O\nb\n", "line 2"),
+        ("a\nb O\n", "line 1"),
+        ("a\tO\nb\t \n", "line 2"),
+        ("a\tO\n\tO\n", "line 2"),
+        ("a O\nb PER\n", "line 2 ... O ... B-x ... I-x ... 'PER'"),
+        ("a O\nb B-\n", "line 2 ... O ... B-x ... I-x ... 'B-'"),
+        ("a O\nb B-DATE\n", "line 2 ... B-DATE ... O ... B-LOC"),
     ],
 )
 def test_an_error_names_file_and_line(written, content, message):
     path = written(content)
     for needs_labels in (True, False):
-        with pytest.raises(UserError, match=re.escape(path + message)):
+        with refuses(f"{path} ... {message}"):
             ner.read(path, LABELS, needs_labels)
 
 
@@ -115,10 +115,10 @@ def test_the_file_of_a_split(written, tmp_path):
     text = written("a O\n", "dev.txt")
     assert ner.input_file(str(tmp_path), "dev") == text
     conll = written("a O\n", "dev.conll")
-    with pytest.raises(UserError, match=re.escape(f"{conll} and {text} both exist: keep one")):
+    with refuses(f"{conll} ... {text}"):
         ner.input_file(str(tmp_path), "dev")
-    message = f"there is neither {tmp_path}/train.conll nor {tmp_path}/train.txt: check --data_dir"
-    with pytest.raises(UserError, match=re.escape(message)):
+    message = f"{tmp_path}/train.conll ... {tmp_path}/train.txt ... --data_dir"
+    with refuses(message):
         ner.input_file(str(tmp_path), "train")
 
 
@@ -126,13 +126,13 @@ def test_the_labels(written, tmp_path):
     written("a I-PER\nb B-PER\nc O\nd B-LOC\n")
     assert ner.find_labels(str(tmp_path)) == ("O", "B-LOC", "B-PER", "I-PER")
     assert ner.find_labels("nowhere", ["B-PER", "O"]) == ("B-PER", "O")
-    for bad in (["O"], ["O", "O", "B-PER"], ["O", "PER"]):
-        with pytest.raises(UserError, match="--labels must be at least two different labels"):
+    for bad in (["O"], ["O", "O", "B-PER"], ["O", "B-LOC", "I-LOC", "PER"]):
+        with refuses("--labels"):
             ner.find_labels("nowhere", bad)
-    with pytest.raises(UserError, match=r"give the model's labels .* as --labels"):
+    with refuses("--labels"):
         ner.find_labels("nowhere")
     written("a O\n")
-    with pytest.raises(UserError, match="at least two different labels"):
+    with refuses(f"{tmp_path}/train.conll"):
         ner.find_labels(str(tmp_path))
 
 
@@ -141,6 +141,100 @@ def test_a_file_with_other_labels(written):
     text = ner.with_labels(corpus, ["B-LOC", "I-LOC", "O"])
     assert text == "-DOCSTART- -X- O\n\na\tB-LOC\n\nb\tI-LOC\n\nc\u00a0d\tO\n"
     assert words_of(ner.read(written(text))) == words_of(corpus)
+
+
+# --- Columns, comments, schemes ---
+
+INDEXED = "# id 7\n1\tAnna\tB-PER\tO\n2\tMeyer\tI-PER\tO\n\n1\tin\tO\tO\n2\tUlm\tB-LOC\tB-X\n"
+
+
+def test_a_column_that_counts_is_never_the_words(written):
+    corpus = ner.read(written(INDEXED))
+    assert words_of(corpus) == [["Anna", "Meyer"], ["in", "Ulm"]] and corpus.comments == 1
+    assert ner.true_labels(corpus) == [["O", "O"], ["O", "B-X"]]
+    corpus = ner.read(written(INDEXED), columns=ner.Columns(label=2))
+    assert ner.true_labels(corpus) == [["B-PER", "I-PER"], ["O", "B-LOC"]]
+    named = written("ID\tFORM\tNER\tINNER\n" + INDEXED)
+    assert words_of(ner.read(named, columns=ner.Columns("FORM", "NER"))) == words_of(corpus)
+    with refuses("train.conll ... 'WORD' ... FORM"):
+        ner.read(named, columns=ner.Columns("WORD", "NER"))
+    # Numbers of the file, and words that are numbers.
+    assert words_of(ner.read(written("1 a O\n2 b O\n\n3 c O\n4 d O\n"))) == [["a", "b"], ["c", "d"]]
+    assert words_of(ner.read(written("1 O\n2 O\n2 O\n"))) == [["1", "2", "2"]]
+    assert words_of(ner.read(written("1 x O\n5 x O\n"))) == [["1", "5"]]
+
+
+def test_words_of_conll_u(written):
+    lines = ["# text = im Haus", "1-2\tim\t_\t_", "1\tin\tADP\t_", "2\tdem\tDET\t_", "2.1\tx\t_\t_"]
+    path = written("\n".join([*lines, "3\tHaus\tNOUN\t_"]))
+    corpus = ner.read(path, columns=ner.Columns(label=2))
+    assert words_of(corpus) == [["in", "dem", "Haus"]] and corpus.comments == 3
+    assert ner.true_labels(corpus) == [["ADP", "DET", "NOUN"]]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("# a comment\na O\n# another comment\nb O\n", [["a", "b"]]),
+        ("#tag O\n# O\na O\n", [["#tag", "#", "a"]]),
+        ("# comment\na O\n", [["a"]]),
+        ("#tag\na\n# so it is\n", [["#tag", "a"]]),
+    ],
+)
+def test_comments_and_words_with_a_hash(written, text, words):
+    corpus = ner.read(written(text), needs_labels=False)
+    assert words_of(corpus) == words
+    assert corpus.comments == text.count("\n") - sum(map(len, words))
+
+
+@pytest.mark.parametrize(
+    ("labels", "name"),
+    [
+        ("O B-x I-x", "BIO"), ("O I-x I-y", "BIO"), ("O B_x I_x", "BIO"),
+        ("O B-x I-x E-x S-x", "BIOES"),
+        ("O S-x", "BIOES"), ("O B-x I-x L-x U-x", "BILOU"), ("O U-x", "BILOU"),
+        ("B-x M-x E-x S-x O", "BMES"), ("B M E S", "BMES"), ("NOUN VERB ADP", "plain tags"),
+        ("O PER LOC", "plain tags"), ("1 2", "plain tags"),
+    ],
+)  # fmt: skip
+def test_the_scheme_of_labels(labels, name):
+    assert tag_schemes.find(labels.split()).name == name
+
+
+def test_labels_of_two_schemes():
+    for labels in ("O B-x I-x PER", "B-x L-x E-x"):
+        with refuses("O"):
+            tag_schemes.find(labels.split())
+
+
+def scores_of(gold, found):
+    return tag_schemes.metrics([gold.split()], [found.split()], tag_schemes.find(gold.split()))
+
+
+@pytest.mark.parametrize(
+    ("gold", "found", "precision", "recall"),
+    [
+        ("B-P I-P O B-L", "B-P I-P O B-P", 1 / 2, 1 / 2),
+        ("I-P I-P O I-L", "I-P O O I-L", 1 / 2, 1 / 2),
+        ("B-P E-P O S-L", "B-P E-P O S-L", 1, 1),
+        ("B-P I-P E-P S-L", "B-P I-P O S-L", 1, 1 / 2),  # a span without an end is none
+        ("B-P L-P O U-L", "B-P L-P U-L U-L", 2 / 3, 1),
+        ("B-P M-P E-P S-L", "B-P E-P S-P S-L", 1 / 3, 1 / 2),
+        ("B E S", "B E B", 1, 1 / 2),
+    ],
+)
+def test_spans_are_scored_by_their_scheme(gold, found, precision, recall):
+    scores = scores_of(gold, found)
+    assert scores["precision"] == pytest.approx(precision)
+    assert scores["recall"] == pytest.approx(recall)
+
+
+def test_plain_tags_are_scored_each():
+    scores = scores_of("N N V A", "N V V N")
+    assert scores["f1_N"] == pytest.approx(1 / 2) and scores["f1_V"] == pytest.approx(2 / 3)
+    assert scores["f1_A"] == 0 and scores["f1"] == pytest.approx((1 / 2 + 2 / 3) / 3)
+    assert task(None, 8, ("N", "V")).key_metric == "eval_accuracy"
+    assert "N" in tag_schemes.report([["N", "V"]], [["N", "N"]], tag_schemes.PLAIN)
 
 
 # --- Features ---
@@ -247,7 +341,7 @@ def test_the_graph_has_the_same_sequences(written, tokenizer, graph_tokenizer, m
     wanted, _ = features(corpus, tokenizer, max_seq_length)
     texts = [" \u3000" + "\u2029 ".join(words) + "\t" for words in sentences]
     texts.insert(3, "")  # no word and no sequence
-    found = graph_inputs.Words(graph_tokenizer, max_seq_length, UNKNOWN)(tf.constant(texts))
+    found = graph_inputs.WordLists(graph_tokenizer, max_seq_length, UNKNOWN)(tf.constant(texts))
     decoded = [[word.decode() for word in words] for words in found.words.to_list()]
     assert decoded == [*sentences[:3], [], *sentences[3:]]
     for name, values in found.features.items():
@@ -260,12 +354,12 @@ def test_the_graph_has_the_same_sequences(written, tokenizer, graph_tokenizer, m
 
 @pytest.mark.parametrize("texts", [[], ["", " "]])
 def test_no_word_at_all(graph_tokenizer, texts):
-    found = graph_inputs.Words(graph_tokenizer, 8, UNKNOWN)(tf.constant(texts, tf.string))
+    found = graph_inputs.WordLists(graph_tokenizer, 8, UNKNOWN)(tf.constant(texts, tf.string))
     assert found.places.shape == (0, 2) and found.features["input_ids"].shape[0] == 0
     assert found.counts.numpy().tolist() == [0] * len(texts)
 
 
-# --- Figures ---
+# --- Metrics ---
 
 
 def logits_of(arrays, predicted):
@@ -280,8 +374,8 @@ def logits_of(arrays, predicted):
     return logits
 
 
-def figures(corpus, arrays, logits, batch_size):
-    return task(None, 8).figures(Split(arrays, corpus), {"logits": logits}, batch_size)
+def metrics(corpus, arrays, logits, batch_size):
+    return task(None, 8).metrics(Split(arrays, corpus), {"logits": logits}, batch_size)
 
 
 def test_the_warning_of_a_collapse_counts_words(written, tokenizer):
@@ -289,17 +383,17 @@ def test_the_warning_of_a_collapse_counts_words(written, tokenizer):
     arrays, _ = features(corpus, tokenizer, 40)
     outputs = {"logits": logits_of(arrays, "O O O O O")}
     warning = task(None, 8).warning(Split(arrays, corpus), outputs)
-    assert warning.startswith("all 5 words are predicted to be 'O': ")
+    assert_names(warning, "5 ... 'O'")
 
 
-def test_figures_by_hand(written, tokenizer):
+def test_metrics_by_hand(written, tokenizer):
     """Of 4 entities 2 are found, and 3 are predicted; 5 of 7 labels are right."""
     corpus = corpus_of(
         written, "Mr./B-PER Smith/I-PER in/O London/B-LOC", "Paris/B-LOC and/O Rome/B-LOC"
     )
     arrays, _ = features(corpus, tokenizer, 40)
     logits = logits_of(arrays, "B-PER I-PER O O B-LOC O B-PER")
-    found = figures(corpus, arrays, logits, 1)
+    found = metrics(corpus, arrays, logits, 1)
     assert found == pytest.approx(
         {
             "precision": 2 / 3,
@@ -310,7 +404,7 @@ def test_figures_by_hand(written, tokenizer):
             "loss": math.log(2) * ((3 + 3) / 4 + (2 + 3) / 3) / 2,  # the mean of two batches
         }
     )
-    whole = figures(corpus, arrays, logits, 2)
+    whole = metrics(corpus, arrays, logits, 2)
     assert whole == pytest.approx(found | {"loss": found["eval_loss"]})
 
 
@@ -329,7 +423,7 @@ def test_entities_are_right_as_a_whole(written, tokenizer, predicted, f1):
     corpus = corpus_of(written, "The/O Redondo/B-LOC Redondo/I-LOC walked/I-LOC")
     arrays, counts = features(corpus, tokenizer, 6)
     assert counts["split"] == 1
-    found = figures(corpus, arrays, logits_of(arrays, predicted), 8)
+    found = metrics(corpus, arrays, logits_of(arrays, predicted), 8)
     assert found["f1"] == f1
 
 

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A short text in several languages, and SentencePiece models that are trained on it."""
+"""Short texts in several languages, and SentencePiece models that are trained on them."""
 
+import unicodedata
+
+from albert_tf import vocabulary_record
 from albert_tf.options import SentencePiece
 from albert_tf.text import sentencepiece_training
-from albert_tf.text.tokenization import preprocess_lines
+from albert_tf.text.clean_up import CleanUp
 
 TEXTS = {
     "russian": """\
@@ -66,6 +69,29 @@ The cat sleeps on the window sill, and the sun warms its fur.""",
 }
 
 
+LANGUAGE_LINES = [
+    "İPTAL SIRA ILIK İnce Iğdır I\u0307 I\u0323\u0307 I\u0301\u0307 i ı İI Iİ",
+    "I\u0300 J\u0303 Į\u0301 Ì Í Ĩ Į Ì I\u0323\u0301",
+    "𝐈 ℑ Ⅰ Ｉ İ\u0323 ΟΔΟΣ I\u0345\u0307 J\u0328\u0301 İ\u0307 I",
+    "\u0307I I \u0307 J\u0301I\u0307",
+    "한국어 \u1112\u1161\u11ab Tiếng Việt が か\u3099 नमस्ते हिन्दी కంప్యూటర్ ภาษาไทย",
+    "می\u200cخواهم ﻻ ½ １２ ﬁ \u00a8 a\u200bb",
+    "x<url> <url>y [MASK] <0x41> ÅÅ 1,2 12,345",
+]
+# Decomposed, the vowel sign comes before the hamza, which it separates from its letter.
+REORDERED = ["\u0623\u064f\u0648\u0644 \u0623\u064f\u0644\u0628\u0650\u062b"]
+LANGUAGE_SETTINGS = [
+    dict(zip(("do_lower_case", "strip_accents", "casing_language"), values, strict=True))
+    for values in [
+        (True, False, "tr"),
+        (True, True, "az"),
+        (True, False, "lt"),
+        (True, True, "lt"),
+        (False, False, "other"),
+    ]
+]
+
+
 def write_model(path, text, strip_accents=True):
     """Trains a SentencePiece model on a text.
 
@@ -77,8 +103,32 @@ def write_model(path, text, strip_accents=True):
     Returns:
         str, the path.
     """
-    lines = preprocess_lines(text.split("\n"), lower=True, strip_accents=strip_accents)
+    lines = CleanUp(strip_accents=strip_accents).lines(text.split("\n"))
     characters = len(set("".join(lines)))
     options = SentencePiece(vocab_size=characters + 22, character_coverage=1.0)  # few longer pieces
     path.write_bytes(sentencepiece_training.train(lines, options))
     return str(path)
+
+
+def model_of_letters(path, settings, **options):
+    """Trains a model that has all letters of the lines above, and records its clean-up.
+
+    Args:
+        path: pathlib.Path, the file to write.
+        settings: dict, one of LANGUAGE_SETTINGS.
+        **options: those of SentencePiece.
+
+    Returns:
+        CleanUp.
+    """
+    rule = options.get("normalization_rule_name", "nmt_nfkc")
+    decomposes = settings["strip_accents"] or rule != "identity"
+    cleaning = CleanUp(**settings, decomposes=decomposes)
+    lines = cleaning.lines([*LANGUAGE_LINES, *REORDERED] * 3)
+    text = "".join(lines)
+    characters = set(text if rule == "identity" else unicodedata.normalize("NFKC", text))
+    size = len(characters) + 15 + 256 * options.get("byte_fallback", False)
+    options = SentencePiece(vocab_size=size, character_coverage=1.0, **options)
+    model = sentencepiece_training.train(lines, options)
+    path.write_bytes(vocabulary_record.add(model, cleaning))
+    return cleaning

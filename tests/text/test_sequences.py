@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.errors import UserError
 from albert_tf.text import sequences
 from albert_tf.text.tokenization import SpecialIds
+from tests.errors import refuses
 
 
 def ids_of(tokenizer, *texts):
@@ -62,16 +62,16 @@ def test_no_texts(tokenizer):
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        ({"texts": 5}, "texts must be a str or a list of str. Received: int 5"),
-        ({"texts": ["a", None]}, "texts must be a str or a list of str. Received: NoneType None"),
-        ({"texts": ["a"], "pairs": ["b", "c"]}, "Received: 1 texts, 2 pairs"),
-        ({"texts": "a", "pairs": [b"b"]}, "pairs must be a str or a list of str. Received: bytes"),
-        ({"texts": "a", "max_length": 4}, "max_length must be at least 5. Received: 4"),
-        ({"texts": "a", "return_tensors": "pt"}, "must be \"tf\", or None .* Received: 'pt'"),
+        ({"texts": 5}, "5"),
+        ({"texts": ["a", None]}, "NoneType"),
+        ({"texts": ["a"], "pairs": ["b", "c"]}, "1 ... 2"),
+        ({"texts": "a", "pairs": [b"b"]}, "pairs ... bytes"),
+        ({"texts": "a", "max_length": 4}, "max_length ... 5 ... 4"),
+        ({"texts": "a", "return_tensors": "pt"}, "\"tf\" ... 'pt'"),
     ],
 )
 def test_wrong_arguments(tokenizer, arguments, message):
-    with pytest.raises(UserError, match=message):
+    with refuses(message):
         tokenizer(**arguments)
 
 

@@ -10,9 +10,12 @@ import numpy as np
 import pytest
 import sentencepiece
 
+from albert_tf.sentencepiece_proto import ModelProto
 from albert_tf.text import tokenization
+from albert_tf.text.clean_up import CleanUp
 from albert_tf.text.tokenization import FullTokenizer, SpecialIds, preprocess_text
-from tests import SHARED
+from tests import GOLDEN, SHARED
+from tests.errors import refuses
 from tests.processes import run_python
 from tests.text import languages
 from tests.text.conftest import DATA
@@ -92,7 +95,7 @@ def test_accents_that_stay():
     assert stripped == "еще мои еж, eclair fi e αυριο"
     kept = preprocess_text(text, lower=True, strip_accents=False)
     assert unicodedata.normalize("NFC", kept) == "ещё мой ёж, éclair fi ế αύριο"
-    assert tokenization.preprocess_lines([text], True, strip_accents=False) == [kept]
+    assert CleanUp(strip_accents=False).lines([text]) == [kept]
     assert tokenization.basic_tokens(text, strip_accents=False) == [
         "ещё", "мой", "ёж", ",", "éclair", "ﬁ", "ế", "αύριο",
     ]  # fmt: skip
@@ -255,16 +258,16 @@ def train_model(path, **options):
 def test_special_pieces_that_are_missing(tmp_path):
     plain = FullTokenizer(spm_model_file=train_model(tmp_path / "plain.model"))
     assert "".join(plain.tokenize("the cat")) == "▁the▁cat"
-    with pytest.raises(ValueError, match=r"plain\.model lacks .*\[CLS\] and \[SEP\] and \[MASK\]"):
+    with refuses("plain.model ... [CLS] ... [SEP] ... [MASK]"):
         plain.special_ids()
     path = train_model(tmp_path / "nomask.model", control_symbols="[CLS],[SEP]")
     without_mask = FullTokenizer(spm_model_file=path)
     assert without_mask.special_ids(with_mask=False) == SpecialIds(0, 3, 4, None)
-    with pytest.raises(ValueError, match=r"nomask\.model lacks the piece \[MASK\]; .*control_symb"):
+    with refuses("nomask.model ... [MASK] ... control_symb"):
         without_mask.special_ids()
     words = tmp_path / "words.txt"
     words.write_text("[UNK]\n[CLS]\nword\n", encoding="utf-8")
-    with pytest.raises(ValueError, match=r"words\.txt lacks the piece \[SEP\]; add"):
+    with refuses("words.txt ... [SEP]"):
         FullTokenizer(str(words)).special_ids(with_mask=False)
 
 
@@ -351,14 +354,14 @@ def test_line_ends_only_at_a_newline(tmp_path):
 
 def test_no_file_at_all():
     for arguments in ({}, {"vocab_file": "", "spm_model_file": ""}):
-        with pytest.raises(ValueError, match="give spm_model_file or vocab_file"):
+        with refuses("spm_model_file ... vocab_file"):
             FullTokenizer(**arguments)
 
 
 @pytest.mark.parametrize("argument", ["vocab_file", "spm_model_file"])
 def test_missing_file(argument, tmp_path):
     for path in (tmp_path / "absent.file", tmp_path):
-        with pytest.raises(ValueError, match=rf"{argument}: cannot read {path}: .*check the path"):
+        with refuses(f"{argument} ... {path}"):
             FullTokenizer(**{argument: str(path)})
 
 
@@ -366,33 +369,33 @@ def test_missing_file(argument, tmp_path):
 def test_file_is_no_sentencepiece_model(content, tmp_path):
     path = tmp_path / "wrong.model"
     path.write_bytes(content)
-    with pytest.raises(ValueError, match=r"wrong\.model is not a SentencePiece model; give the"):
+    with refuses("wrong.model ... SentencePiece"):
         tokenization.load_sentencepiece(str(path))
 
 
 def test_file_is_no_vocabulary(tmp_path):
-    with pytest.raises(ValueError, match=r"spm_cased\.model is not UTF-8 .* spm_model_file"):
+    with refuses("spm_cased.model ... UTF-8 ... spm_model_file"):
         FullTokenizer(vocab_file=str(DATA / "spm_cased.model"))
     empty = tmp_path / "empty.txt"
     empty.touch()
-    with pytest.raises(ValueError, match=r"empty\.txt is empty"):
+    with refuses("empty.txt"):
         FullTokenizer(vocab_file=str(empty))
 
 
 def test_tokens_that_are_not_in_the_vocabulary(spm, wordpiece):
     assert spm.convert_tokens_to_ids(["no such piece", "[MASK]"]) == [1, 4]
-    with pytest.raises(ValueError, match=r"vocab\.txt has no token 'qwertz'"):
+    with refuses("vocab.txt ... 'qwertz'"):
         wordpiece.convert_tokens_to_ids(["the", "qwertz"])
 
 
 @pytest.mark.parametrize("id_", [-1, 3000])
 def test_id_outside_vocabulary(id_, spm):
-    with pytest.raises(ValueError, match=rf"no piece with id {id_}; its ids go from 0 to 2999"):
+    with refuses(f"{id_} ... 0 ... 2999"):
         spm.convert_ids_to_tokens([5, id_])
 
 
 def test_half_a_surrogate_pair(spm):
-    with pytest.raises(ValueError, match=r"not valid Unicode, correct it: 'a\\ud83d'"):
+    with refuses("'a\\ud83d'"):
         spm.tokenize("a\ud83d")
 
 
@@ -410,3 +413,37 @@ def test_published_model():
     assert tokenizer.vocab_size == 30000
     assert tokenizer.special_ids() == SpecialIds(pad=0, cls=2, sep=3, mask=4)
     assert tokenizer.encode_ids(tokenizer.normalize("This is a test")) == [48, 25, 21, 1289]
+
+
+# --- Files of the other kind ----------------------------------------------------------------------
+
+
+def test_the_vocab_file_of_sentencepiece_is_recognised(tmp_path):
+    path = tmp_path / "30k-clean.vocab"
+    for text in ("<pad>\t0\n<unk>\t0\n▁the\t-3.5\n", "<unk>\t0\r\n,\t-2.5e-05\r\n"):
+        path.write_text(text)
+        with refuses("vocab_file ... 30k-clean.vocab ... .model ... spm_model_file"):
+            FullTokenizer(vocab_file=str(path))
+        with refuses("spm_model_file ... 30k-clean.vocab ... .model"):
+            FullTokenizer(spm_model_file=str(path))
+    path.write_text("[UNK]\t5\textra\nthe\n")  # the first field of a line is the token
+    assert FullTokenizer(vocab_file=str(path)).vocab == {"[UNK]": 0, "the": 1}
+
+
+def test_pieces_of_sentencepiece_are_no_wordpiece_vocabulary(tmp_path):
+    path = tmp_path / "vocab.txt"
+    path.write_text("[UNK]\n▁the\n▁cat\ns\n")
+    with refuses("vocab_file ... 2 of 4 ... vocab.txt ... spm_model_file"):
+        FullTokenizer(vocab_file=str(path))
+    path.write_text("[UNK]\n▁\n" + "".join(f"{letter}\n" for letter in "abcdefghi"))
+    assert FullTokenizer(vocab_file=str(path)).vocab_size == 11  # the sign itself is a token
+
+
+def test_the_reason_of_sentencepiece_is_shown(tmp_path):
+    path = tmp_path / "a.model"
+    released = (GOLDEN / "tokenization" / "spm_uncased.model").read_bytes()
+    proto = ModelProto.FromString(released)
+    proto.pieces[7].piece = proto.pieces[8].piece
+    path.write_bytes(proto.SerializeToString())
+    with refuses(f"spm_model_file ... a.model ... {proto.pieces[8].piece} is already defined"):
+        FullTokenizer(spm_model_file=str(path))

@@ -6,8 +6,8 @@ import os
 import pytest
 import tensorflow as tf
 
-from albert_tf.errors import UserError
 from albert_tf.training import devices
+from tests.errors import assert_names, refuses
 from tests.training.clusters import cluster
 
 TWO = ["a:1", "b:1"]
@@ -16,7 +16,7 @@ TWO = ["a:1", "b:1"]
 def test_batch_size_must_divide_among_replicas():
     strategy = tf.distribute.OneDeviceStrategy("device:CPU:0")
     devices.check_batch_size(strategy, 3, "train_batch_size")
-    with pytest.raises(ValueError, match=r"--train_batch_size=0 must be a multiple .*\(1\)"):
+    with refuses("--train_batch_size=0 ... (1)"):
         devices.check_batch_size(strategy, 0, "train_batch_size")
 
 
@@ -94,9 +94,10 @@ def test_what_a_failing_first_call_writes_is_not_lost(capfd):
 )
 def test_mistakes_in_tf_config_are_refused(text, monkeypatch):
     monkeypatch.setenv("TF_CONFIG", text)
-    with pytest.raises(UserError, match="TF_CONFIG, which names the address of each") as error:
+    with refuses("TF_CONFIG") as error:
         devices.create_strategy("multi_worker_mirrored")
-    assert f"Received: {text[:1000]!r}" in str(error.value) and "\n" not in str(error.value)
+    assert "\n" not in str(error.value)
+    assert_names(str(error.value), f"{text[:1000]!r}")
     assert '"task": {"type": "worker", "index": 0}' in str(error.value)  # how it must be
 
 
@@ -116,7 +117,7 @@ def test_a_worker_that_cannot_listen_at_its_address_is_told(monkeypatch):
 
     monkeypatch.setenv("TF_CONFIG", cluster(["a:1"]))
     monkeypatch.setattr(tf.distribute, "MultiWorkerMirroredStrategy", fail)
-    with pytest.raises(UserError, match=r"at its own address \(Could not start"):
+    with refuses("TF_CONFIG= ... Could not start"):
         devices.create_strategy("multi_worker_mirrored")
 
 
@@ -145,20 +146,20 @@ def test_one_worker_writes(kind, index, others, expected, monkeypatch):
 @pytest.mark.parametrize(
     "name, num_gpus, message",
     [
-        ("off", 2, "--num_gpus=2 needs --distribution_strategy=mirrored"),
-        ("one_device", 2, "--num_gpus=2 needs --distribution_strategy=mirrored"),
-        ("mirrored", 3, "--num_gpus=3, but TensorFlow sees 2 GPUs"),
-        ("tpu", None, "no TPU found"),
+        ("off", 2, "--num_gpus=2 ... --distribution_strategy=mirrored"),
+        ("one_device", 2, "--num_gpus=2 ... --distribution_strategy=mirrored"),
+        ("mirrored", 3, "--num_gpus=3 ... TensorFlow ... 2 ... GPUs"),
+        ("tpu", None, "TPU"),
     ],
 )
 def test_devices_that_are_not_there(name, num_gpus, message, monkeypatch):
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda _: ["one", "two"])
-    with pytest.raises(UserError, match=message):
+    with refuses(message):
         devices.create_strategy(name, num_gpus=num_gpus)
 
 
 def test_unknown_strategy_is_an_error():
-    with pytest.raises(ValueError, match="horovod"):
+    with refuses("horovod", error=ValueError):
         devices.create_strategy("horovod")
 
 

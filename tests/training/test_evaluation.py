@@ -11,10 +11,12 @@ from albert_tf import options
 from albert_tf.checkpoints import loading, run_directory, writers
 from albert_tf.checkpoints.run_directory import EvaluatedOn, RunDirectory
 from albert_tf.errors import UserError
+from albert_tf.model import objectives
 from albert_tf.publish import cards
 from albert_tf.records import input_pipeline
-from albert_tf.training import evaluation, figures, loop, pretraining, runs
-from albert_tf.training.task import Evaluation
+from albert_tf.training import evaluation, loop, metrics, pretraining, runs
+from albert_tf.training.splits_and_results import Evaluation
+from tests.errors import assert_says, refuses
 
 
 class Run:
@@ -29,7 +31,7 @@ class Run:
         )
         self.step, self.weight = 0, tf.Variable([0.0])
         self.saver = loop.Saver(self.settings)
-        self.figures = figures.Figures([], [], self.settings)
+        self.metrics = metrics.Metrics([], [])
 
     def load_weights_and_step(self, prefix):
         if prefix == self.delete_at_load:
@@ -60,12 +62,12 @@ def save(directory, step):
 DATA = EvaluatedOn("a file")
 
 
-def make(run, after_figures=lambda: None, data=DATA, sign=1, **options):
-    """An evaluator whose figure is the weight; the rest happens before it is written down."""
+def make(run, after_metrics=lambda: None, data=DATA, sign=1, **options):
+    """An evaluator whose metric is the weight; the rest happens before it is written down."""
 
     def evaluate():
         evaluated = {"value": sign * float(run.weight[0])}
-        after_figures()
+        after_metrics()
         return Evaluation(evaluated, **options)
 
     return evaluation.Evaluator(run, evaluate, "value", "{first}{rest}", data)
@@ -83,7 +85,7 @@ def test_a_checkpoint_deleted_while_it_is_evaluated_still_becomes_the_best(direc
             if run_directory.step_of(prefix) <= run.step:
                 run_directory.delete(prefix)
 
-    make(run, after_figures=delete).evaluate_directory(timeout=0)
+    make(run, after_metrics=delete).evaluate_directory(timeout=0)
     assert evaluated_steps(capsys.readouterr().out) == [0, 2, 4]
     assert RunDirectory(str(directory)).results == (4, 4, 4.0)
     assert loading.step_in(str(directory / "model.ckpt-best")) == 4
@@ -99,7 +101,7 @@ def test_a_checkpoint_deleted_before_it_is_read_is_left_out(
     run.delete_at_load = str(directory / f"model.ckpt-{4 if newest_only else 2}")
     make(run).evaluate_directory(timeout=0, given=str(directory), newest_only=newest_only)
     out = capsys.readouterr().out
-    assert f"{run.delete_at_load} was deleted before it was read. It is skipped." in out
+    assert_says(out, run.delete_at_load)
     # The newest is gone, so the one that --init_checkpoint names, the newest by now, is taken.
     assert evaluated_steps(out) == ([2] if newest_only else [0, 4])
 
@@ -118,17 +120,17 @@ def test_a_checkpoint_of_another_model_is_an_error(directory):
     run = Run(directory)
 
     def load(_):
-        raise UserError("does not fill the encoder")
+        raise UserError("of another model")
 
     run.load_weights_and_step = load
-    with pytest.raises(UserError, match="does not fill the encoder"):
+    with refuses("of another model"):
         make(run).evaluate_directory(timeout=0)
 
 
 def test_a_given_checkpoint_that_is_damaged_is_an_error(directory, tmp_path_factory):
     (directory / "model.ckpt-4.data-00000-of-00001").write_bytes(b"half")
     run = Run(tmp_path_factory.mktemp("empty"))
-    with pytest.raises(UserError, match=r"cannot read .*/model\.ckpt-4: the files are damaged"):
+    with refuses("/model.ckpt-4"):
         make(run).evaluate_directory(timeout=0, given=str(directory / "model.ckpt-4"))
 
 
@@ -175,11 +177,11 @@ def test_a_lack_of_memory_is_named_in_what_is_made_up_for_too():
 
     settings = types.SimpleNamespace(output_dir="out")
     run = types.SimpleNamespace(step=1, strategy=tf.distribute.get_strategy(), settings=settings)
-    with pytest.raises(UserError, match=r"^out of memory \(no room at 1\)"):
+    with refuses("1"):
         runs.train(run, [], {}, types.SimpleNamespace(make_up=make_up))
 
 
-def test_figures_of_another_file_do_not_change_the_best(directory, capsys):
+def test_metrics_of_another_file_do_not_change_the_best(directory, capsys):
     make(Run(directory)).evaluate_directory(timeout=0)
     kept = []
     for newest_only, timeout in ((True, 0), (False, 0), (True, 60)):  # 4 is the last step
@@ -187,19 +189,20 @@ def test_figures_of_another_file_do_not_change_the_best(directory, capsys):
         evaluator = make(run, data=OTHER, sign=9, keep=lambda: kept.append(1))
         evaluator.evaluate_directory(timeout=timeout, newest_only=newest_only)
         assert run.step == 4 and not kept  # the threshold of the best stays, too
-    assert "stays: it was chosen with other files or settings" in capsys.readouterr().out
     folder = RunDirectory(str(directory))
     assert folder.results == (4, 4, 4.0) and folder.evaluated_on == DATA
     text = (directory / run_directory.EVAL_RESULTS).read_text()
-    assert "value = 36.0\nnot compared with the figures of the training\n" in text
-    assert cards._figures(text, 4) == {"value": "4.0"}  # model cards show those of the training
+    assert "value = 36.0\nnot compared with the metrics of the training\n" in text
+    assert cards._metrics(text, 4) == {"value": "4.0"}  # model cards show those of the training
+    earlier = text.replace("with the metrics of", "with the metrics of")  # of an earlier version
+    assert cards._metrics(earlier, 4) == {"value": "4.0"}
 
 
 def test_other_files_and_no_numbered_checkpoint(directory):
     make(Run(directory)).evaluate_directory(timeout=0)
     for _, prefix in run_directory.numbered_in(str(directory)):
         run_directory.delete(prefix)
-    with pytest.raises(UserError, match="holds no checkpoint to evaluate"):
+    with refuses(f"--output_dir={directory}"):
         make(Run(directory), data=OTHER).evaluate_directory(timeout=0, newest_only=True)
 
 
@@ -249,7 +252,7 @@ def test_warnings_are_said_when_they_begin_to_hold(directory, capsys):
     assert re.findall(r"Warning: (\w)", capsys.readouterr().out) == ["a", "b", "a"]
 
 
-def test_the_line_and_the_curves_show_weighted_figures_and_the_file_the_original_ones(
+def test_the_line_and_the_curves_show_weighted_metrics_and_the_file_the_original_ones(
     directory, capsys
 ):
     run, rows = Run(directory), []
@@ -258,10 +261,10 @@ def test_the_line_and_the_curves_show_weighted_figures_and_the_file_the_original
         def write(self, *row):
             rows.append(row)
 
-    run.figures.writers.append(Writer())
+    run.metrics.writers.append(Writer())
     make(run, weighted={"value": 0.5}).each([str(directory / "model.ckpt-4")])
     assert rows == [("eval", 4, {"value": 0.5})]
-    assert "Evaluation at step 4: value 0.5000 (kept as" in capsys.readouterr().out
+    assert_says(capsys.readouterr().out, "4 ... 0.5000")
     assert "value = 4.0" in (directory / run_directory.EVAL_RESULTS).read_text()
 
 
@@ -275,12 +278,13 @@ def test_the_loss_of_pretraining_is_the_sum_of_its_parts_and_that_of_the_file_th
 
     monkeypatch.setattr(input_pipeline, "eval_dataset", lambda *_, **__: None)
     run = PretrainingRun(directory)
+    run.objective = objectives.PRETRAINING
     run.settings = options.Pretraining(
         output_dir=str(directory), train_steps=4, sentence_loss_weight=0.5
     )
     evaluator = pretraining._make_evaluator(run, pretraining._Source([], {}, None, 0.0))
     evaluator.each([str(directory / "model.ckpt-4")])
-    assert "Evaluation at step 4: loss 4.2500, masked_lm_acc" in capsys.readouterr().out
+    assert_says(capsys.readouterr().out, "4 ... 4.2500 ... masked_lm_acc")
     lines = (directory / run_directory.EVAL_RESULTS).read_text().splitlines()
     assert lines[0] == "global_step = 4" and lines[1].startswith("saved ")
     assert lines[3] == "loss = 9.0"
@@ -290,12 +294,12 @@ def test_the_loss_of_pretraining_is_the_sum_of_its_parts_and_that_of_the_file_th
 
 
 def record(directory, step, value):
-    """Evaluates a checkpoint with a figure; returns whether it is kept as the best."""
+    """Evaluates a checkpoint with a metric; returns whether it is kept as the best."""
     run = Run(directory)
     run.step = step
     layout = "{first}{rest}best = {before}\n{saved}"
     evaluator = evaluation.Evaluator(
-        run, lambda: Evaluation({"figure": value}), "figure", layout, DATA, initial_best=-1.0
+        run, lambda: Evaluation({"f1": value}), "f1", layout, DATA, initial_best=-1.0
     )
     evaluator(save(directory, step))
     return RunDirectory(str(directory)).results.best_step == step
@@ -308,9 +312,9 @@ def test_the_best_is_kept_and_everything_is_written_down(tmp_path):
     assert loading.step_in(str(tmp_path / "model.ckpt-best")) == 3
     lines = (tmp_path / run_directory.EVAL_RESULTS).read_text().splitlines()
     assert [line for line in lines if not line.startswith("saved ")] == [
-        "figure = 0.5", "global_step = 1", "best = -1.0",
-        "figure = 0.25", "global_step = 2", "best = 0.5",
-        "figure = 0.75", "global_step = 3", "best = 0.5",
+        "f1 = 0.5", "global_step = 1", "best = -1.0",
+        "f1 = 0.25", "global_step = 2", "best = 0.5",
+        "f1 = 0.75", "global_step = 3", "best = 0.5",
     ]  # fmt: skip
     saved = [line for line in lines if line.startswith("saved ")]
     assert len(saved) == 4
@@ -323,7 +327,7 @@ def test_the_best_is_kept_and_everything_is_written_down(tmp_path):
         ([(0, 0.9), (1, 0.5)], (1, 0.5)),  # a lucky untrained model
         ([(0, 0.5), (1, 0.5), (2, 0.4)], (1, 0.5)),
         ([(1, 0.5), (2, 0.5), (3, 0.4)], (2, 0.5)),  # the later of a tie
-        ([(0, 0.9), (1, float("nan"))], (0, 0.9)),  # nothing else has a figure
+        ([(0, 0.9), (1, float("nan"))], (0, 0.9)),  # nothing else has a metric
         ([(0, 0.9)], (0, 0.9)),
     ],
 )
@@ -347,14 +351,14 @@ def test_checkpoints_of_another_name_are_neither_evaluated_nor_deleted(directory
     assert names == {"model.ckpt-kept-2.index", "model.ckpt-6.index", "model.ckpt-best.index"}
 
 
-def test_a_checkpoint_is_described_with_its_step_and_the_best_with_its_figure(tmp_path):
+def test_a_checkpoint_is_described_with_its_step_and_the_best_with_its_metric(tmp_path):
     record(tmp_path, 1, 0.5)
     best = str(tmp_path / "model.ckpt-best")
-    assert evaluation.describe(best, "figure") == f"{best} (step 1, figure 0.5000)"
+    assert evaluation.describe(best, "f1") == f"{best} (step 1, f1 0.5000)"
     other = str(tmp_path / "model.ckpt-1")
-    assert evaluation.describe(other, "figure") == f"{other} (step 1)"
+    assert evaluation.describe(other, "f1") == f"{other} (step 1)"
     (tmp_path / run_directory.BEST_STATE).write_text("7:7:0.5")  # of another checkpoint
-    assert evaluation.describe(best, "figure") == f"{best} (step 1)"
+    assert evaluation.describe(best, "f1") == f"{best} (step 1)"
 
 
 @pytest.mark.parametrize("value", ["nan", "inf"])
@@ -372,7 +376,7 @@ def test_what_is_not_finite_is_never_the_best(value, tmp_path):
 )  # fmt: skip
 def test_damaged_state_is_a_plain_error(text, tmp_path):
     (tmp_path / run_directory.BEST_STATE).write_text(text)
-    with pytest.raises(UserError, match=r"best_trial\.txt must read .* Delete it") as error:
+    with refuses("best_trial.txt") as error:
         _ = RunDirectory(str(tmp_path)).results
     assert len(str(error.value)) < 400
 
@@ -382,7 +386,7 @@ def test_damaged_state_is_a_plain_error(text, tmp_path):
     [("40:20:0.625", (40, 20, 0.625)), ("4:0:0.0", (4, 0, 0.0)), ("4:-1:-1", (4, -1, -1.0)),
      ("8:4:-0.25", (8, 4, -0.25)), ("8:4:8.5e-05", (8, 4, 8.5e-05)), ("8:4:87.5\n", (8, 4, 87.5))],
 )  # fmt: skip
-def test_states_of_the_original_and_of_negative_figures_are_read(text, state, tmp_path):
+def test_states_of_the_original_and_of_negative_metrics_are_read(text, state, tmp_path):
     assert RunDirectory(str(tmp_path)).results is None
     (tmp_path / run_directory.BEST_STATE).write_text(text)
     assert RunDirectory(str(tmp_path)).results == state

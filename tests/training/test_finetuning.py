@@ -12,13 +12,13 @@ import tensorflow as tf
 from albert_tf import options
 from albert_tf.checkpoints import loading
 from albert_tf.config import AlbertConfig
-from albert_tf.errors import UserError
 from albert_tf.model import heads, objectives
 from albert_tf.records import input_pipeline
 from albert_tf.tasks.classification import ClassificationTask
 from albert_tf.training import finetuning
-from albert_tf.training.task import Split
-from tests import GOLDEN, TINY_CONFIG, read_arrays
+from albert_tf.training.splits_and_results import Split
+from tests import GOLDEN, read_arrays, tiny
+from tests.errors import refuses
 
 
 def three_classes(**options):
@@ -35,7 +35,7 @@ def test_an_export_that_lacks_a_package_is_refused_before_the_training(monkeypat
     both = options.FineTuning(
         output_dir=str(tmp_path), export_dir=str(tmp_path / "export"), train_steps=1
     )
-    with pytest.raises(UserError, match=r"pip install 'albert_tf\[export\]'"):
+    with refuses("'albert_tf[export]'"):
         finetuning.fine_tune(None, None, both, tf.distribute.get_strategy())
 
 
@@ -72,7 +72,7 @@ def test_five_steps_equal_the_originals(tmp_path):
 
 @pytest.mark.usefixtures("in_graphs")
 def test_trimming_changes_no_prediction(tmp_path):
-    config = AlbertConfig.from_dict(TINY_CONFIG)
+    config = AlbertConfig.from_dict(tiny.CONFIG)
     strategy = tf.distribute.OneDeviceStrategy("device:CPU:0")
     task = three_classes()
     settings = options.FineTuning(output_dir=str(tmp_path), train_steps=1, max_seq_length=64)

@@ -7,8 +7,8 @@ import re
 import numpy as np
 import pytest
 
-from albert_tf.errors import UserError
 from albert_tf.training import history
+from tests.errors import refuses
 
 
 def rows(directory):
@@ -94,7 +94,7 @@ def test_a_history_that_was_deleted_starts_anew(written):
 def test_there_is_no_file_before_the_first_row(tmp_path):
     history.History(str(tmp_path), 0)
     assert not list(tmp_path.iterdir())
-    with pytest.raises(UserError, match=r"history\.csv does not exist: name the --output_dir"):
+    with refuses("history.csv ... --output_dir"):
         history.read(str(tmp_path))
 
 
@@ -111,6 +111,6 @@ def test_there_is_no_file_before_the_first_row(tmp_path):
 )
 def test_another_file_of_this_name_is_refused_and_left_alone(tmp_path, text):
     (tmp_path / history.FILE).write_text(text)
-    with pytest.raises(UserError, match=r"history\.csv is not the history of a run: delete it or"):
+    with refuses("history.csv"):
         history.History(str(tmp_path), 0)
     assert (tmp_path / history.FILE).read_text() == text

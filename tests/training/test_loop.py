@@ -19,12 +19,12 @@ from albert_tf import options
 from albert_tf.checkpoints import loading, name_table, readers, run_directory, writers
 from albert_tf.checkpoints.run_directory import EvaluatedOn
 from albert_tf.config import AlbertConfig
-from albert_tf.errors import UserError
 from albert_tf.model import heads, objectives, optimization
 from albert_tf.records import input_pipeline, schemas
-from albert_tf.training import devices, evaluation, figures, loop, steps
-from albert_tf.training.task import Evaluation
+from albert_tf.training import devices, evaluation, loop, metrics, steps
+from albert_tf.training.splits_and_results import Evaluation
 from tests import GOLDEN, ROOT, read_arrays
+from tests.errors import assert_names, assert_says, refuses
 from tests.processes import run_python
 from tests.training.clusters import cluster, free_addresses
 
@@ -39,12 +39,12 @@ def golden_rows():
     return {name: np.concatenate([batches[f"{i}/{name}"] for i in range(4)]) for name in schema}
 
 
-def golden_run(strategy, directory, saved=True, **settings):
+def golden_run(strategy, directory, saved=True, optimizer="lamb", **settings):
     """A run with the golden weights; unless asked not to, it saves its checkpoint of step 0."""
     config = AlbertConfig.from_json_file(str(DATA / "albert_config.json"))
     with strategy.scope():
         model = heads.PretrainingModel(config)
-        optimizer = devices.with_loss_scale(optimization.create_optimizer("lamb", 0.01))
+        optimizer = devices.with_loss_scale(optimization.create_optimizer(optimizer, 0.01))
     settings = options.Loop(
         output_dir=directory, train_steps=4, save_checkpoints_steps=2, **settings
     )
@@ -71,17 +71,17 @@ def batches_of(rows, first_step=0):
     return of_share
 
 
-def train_on(strategy, parts, directory):
-    """Trains 4 steps on the golden batches, each in parts; returns figures and variables."""
+def train_on(strategy, parts, directory, optimizer):
+    """Trains 4 steps on the golden batches, each in parts; returns metrics and variables."""
     rows = golden_rows()
-    run = golden_run(strategy, directory, gradient_accumulation_steps=parts)
+    run = golden_run(strategy, directory, optimizer=optimizer, gradient_accumulation_steps=parts)
     run.train(batches_of(rows), 4)
     # 14 of 16 rows in batches of 4: the last batch is split unevenly.
     results = run.evaluate(tf.data.Dataset.from_tensor_slices(rows).take(14).batch(4))
     # 16 rows in batches of 5, whose last one has fewer rows than there are replicas.
     predicted = run.predict(input_pipeline.prediction_batches(rows, 5, 24), 16)
     values = {name: variable.numpy().tolist() for name, variable in run.variables.items()}
-    resumed = resume_on(strategy, parts, rows, directory)
+    resumed = resume_on(strategy, parts, rows, directory, optimizer)
     return {
         "resumed_alike": all(
             np.array_equal(variable.numpy(), resumed.variables[name].numpy())
@@ -93,32 +93,41 @@ def train_on(strategy, parts, directory):
     }
 
 
-def resume_on(strategy, parts, rows, whole):
+def resume_on(strategy, parts, rows, whole, optimizer):
     """The training of a directory once more, from its checkpoint of step 2."""
     with tempfile.TemporaryDirectory() as directory:
         content = writers.read(f"{whole}/model.ckpt-2", with_moments=True)
         writers.write(f"{directory}/model.ckpt-2", *content)
-        resumed = golden_run(strategy, directory, saved=False, gradient_accumulation_steps=parts)
-        assert "Resuming at step 2" in resumed.initialize()
+        resumed = golden_run(
+            strategy, directory, False, optimizer, gradient_accumulation_steps=parts
+        )
+        assert_names(resumed.initialize(), "step 2")
         resumed.train(batches_of(rows, first_step=2), 4)
         return resumed
 
 
 @functools.cache
-def run_in_fresh_process(kind):
+def run_in_fresh_process(kind, optimizer):
     """Logical devices have to be set before TensorFlow starts, so each case has its process."""
     environment = {"PYTHONPATH": str(ROOT), "TF_CONFIG": cluster(free_addresses(1))}
-    done = run_python(__file__, kind, env=os.environ | environment)
+    done = run_python(__file__, kind, optimizer, env=os.environ | environment)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "kind", ["mirrored", "multi_worker_mirrored", pytest.param("off", marks=pytest.mark.slow)]
+    ("kind", "optimizer"),
+    [
+        ("mirrored", "lamb"),
+        ("mirrored", "muon"),
+        ("multi_worker_mirrored", "lamb"),
+        pytest.param("off", "lamb", marks=pytest.mark.slow),
+    ],
 )
-def test_replicas_and_parts_give_the_result_of_one_device(kind):
-    one, other = run_in_fresh_process("one_device"), run_in_fresh_process(kind)
+def test_replicas_and_parts_give_the_result_of_one_device(kind, optimizer):
+    one = run_in_fresh_process("one_device", optimizer)
+    other = run_in_fresh_process(kind, optimizer)
     assert other["replicas"] == (2 if kind == "mirrored" else 1)
     assert one["resumed_alike"] and other["resumed_alike"]
     for name, value in one["results"].items():
@@ -147,7 +156,7 @@ def test_what_is_not_finite_is_not_saved(value, moment, run, tmp_path):
     index = list(run.variables).index(NAME)
     variable = run.optimizer.adam_v[index] if moment else run.variables[NAME]
     variable.assign(tf.fill(variable.shape, value))
-    with pytest.raises(figures.NonFiniteError, match=f"1 of 96 variables .*{NAME}.* not saved"):
+    with refuses(f"1 ... 96 ... {NAME}", error=metrics.NonFiniteError):
         run.save()
     assert sorted(path.name for path in tmp_path.iterdir()) == before
 
@@ -159,16 +168,16 @@ def test_an_interrupted_run_saves_what_is_finite(diverged, run, tmp_path, capsys
             run.variables[NAME].assign(tf.fill([32], np.nan))
         os.kill(os.getpid(), signal.SIGTERM)
 
-    monkeypatch.setattr(figures.Line, "advance", interrupt)
+    monkeypatch.setattr(metrics.Line, "advance", interrupt)
     with pytest.raises(KeyboardInterrupt):
         run.train(batches_of(golden_rows()), 4)
     out = capsys.readouterr().out
     assert (tmp_path / "model.ckpt-1.index").exists() is not diverged
     if diverged:
-        assert "not finite at step 1" in out and "so it is not saved" in out
-        assert f"Last good checkpoint: {tmp_path}/model.ckpt-0" in out
+        assert_says(out, "step 1")
+        assert_says(out, f"{tmp_path}/model.ckpt-0")
     else:
-        assert f"Stopped at step 1; saved {tmp_path}/model.ckpt-1" in out
+        assert_says(out, f"1 ... {tmp_path}/model.ckpt-1")
 
 
 @pytest.mark.parametrize("asked", [2, pytest.param(4, marks=pytest.mark.long)])
@@ -226,7 +235,7 @@ def test_a_full_disk_leaves_the_last_good_checkpoint(run, tmp_path, monkeypatch)
 
     monkeypatch.setattr(writers, "WRITERS", {"tf2": fail})
     before = {path.name: path.read_bytes() for path in tmp_path.glob("model.ckpt-*")}
-    with pytest.raises(UserError, match=r"cannot write .*ckpt-2: No space .*ood checkpoint: .*-0"):
+    with refuses("ckpt-2 ... -0"):
         run.train(batches_of(golden_rows()), 4)
     assert {path.name: path.read_bytes() for path in tmp_path.glob("*model.ckpt-*")} == before
 
@@ -236,16 +245,16 @@ def test_a_full_disk_leaves_the_last_good_checkpoint(run, tmp_path, monkeypatch)
     [
         *(
             (
-                (figures.TensorBoard, "write"),
+                (metrics.TensorBoard, "write"),
                 f"out/train/events; {os.strerror(number)}",
-                r"cannot write to --output_dir=.*events; .*Make room",
+                f"--output_dir= ... out/train/events ... {os.strerror(number)}",
             )
             for number in (errno.ENOSPC, errno.EDQUOT)
         ),
         (
             (steps.TrainStep, "__call__"),
             "failed to allocate memory",
-            r"failed to allocate memory\).*accumulation.*--recompute",
+            "--recompute",
         ),
     ],
 )
@@ -254,7 +263,7 @@ def test_a_full_disk_is_not_taken_for_a_lack_of_memory(where, said, message, run
         raise tf.errors.ResourceExhaustedError(None, None, said)
 
     monkeypatch.setattr(*where, fail)
-    with pytest.raises(UserError, match=message):
+    with refuses(message):
         run.train(batches_of(golden_rows()), 4)
 
 
@@ -284,7 +293,7 @@ def test_the_list_names_the_checkpoints_that_stay(crashes, run, tmp_path, monkey
     run.saver._keep = 2
     if crashes:
         monkeypatch.setattr(run_directory, "delete", crash)
-        with pytest.raises(UserError, match=r"Last good checkpoint: .*/model\.ckpt-2"):
+        with refuses("/model.ckpt-2"):
             save_three(run)
     else:
         save_three(run)
@@ -349,7 +358,7 @@ def test_steps_are_parsed():
 
 @pytest.mark.parametrize("text", ["5", "0:5", "5:5", "5:3", "-1:5", "1:2:3", "a:b", "1: 2", "1,2"])
 def test_other_steps_are_refused(text):
-    with pytest.raises(UserError, match=f"--profile_steps .* 0 < first < last.*Received: {text}"):
+    with refuses(f"--profile_steps ... 0 ... {text}"):
         options.parse_profile_steps(text)
 
 
@@ -387,7 +396,9 @@ def test_ranges_that_the_training_covers_in_part(tmp_path, steps, first, last, c
 
 
 if __name__ == "__main__":
-    wanted = sys.argv[1]
+    wanted, optimizer = sys.argv[1:]
+    # Parts are summed in another order, and small directions of a gradient become large ones.
+    optimization.fast_dtype = lambda: tf.float32
     if wanted == "mirrored":
         cpu = tf.config.list_physical_devices("CPU")[0]
         tf.config.set_logical_device_configuration(
@@ -399,5 +410,5 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as scratch:
         # 4 rows: one for each part of each replica.
         parts = 1 if wanted == "one_device" else 4 // made.num_replicas_in_sync
-        outcome = train_on(made, parts, scratch)
+        outcome = train_on(made, parts, scratch, optimizer)
     print(json.dumps({"replicas": made.num_replicas_in_sync, **outcome}))

@@ -8,11 +8,11 @@ import tf_keras
 
 from albert_tf.checkpoints import name_table
 from albert_tf.config import AlbertConfig
-from albert_tf.errors import UserError
 from albert_tf.model import heads, objectives, optimization
 from albert_tf.options import Loop
 from albert_tf.training import devices, steps
-from tests import TINY_CONFIG
+from tests import tiny
+from tests.errors import refuses
 from tests.model.gradient_errors import assert_close_gradients
 
 ROWS, LENGTH = 8, 16
@@ -21,7 +21,7 @@ ROWS, LENGTH = 8, 16
 @pytest.fixture
 def features():
     random = np.random.default_rng(0)
-    ids = random.integers(5, TINY_CONFIG["vocab_size"], [ROWS, LENGTH])
+    ids = random.integers(5, tiny.CONFIG["vocab_size"], [ROWS, LENGTH])
     weights = (random.random([ROWS, 4]) < 0.5).astype(np.float32)
     weights[0] = 0  # parts of unlike weight: a mean of means would be another number
     return {
@@ -38,7 +38,7 @@ def features():
 def make_step(dropout=0.0, optimizer="lamb", seed=1, **settings):
     tf_keras.utils.set_random_seed(5)
     rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
-    model = heads.PretrainingModel(AlbertConfig.from_dict(TINY_CONFIG | rates))
+    model = heads.PretrainingModel(AlbertConfig.from_dict(tiny.CONFIG | rates))
     made = devices.with_loss_scale(optimization.create_optimizer(optimizer, 0.01))
     made.build(list(name_table.named_variables(model).values()))
     strategy = tf.distribute.get_strategy()
@@ -130,14 +130,18 @@ def test_dropout_follows_from_seed_and_step(features):
     [
         pytest.param({}, marks=pytest.mark.slow),
         {"optimizer": "adamw", "dropout": 0.3},
+        {"optimizer": "muon", "dropout": 0.3},
         {"dropout": 0.3, "gradient_accumulation_steps": 2},
     ],
 )
-def test_a_compiled_step_equals_the_plain_one_with_the_same_masks(features, options):
+def test_a_compiled_step_equals_the_plain_one_with_the_same_masks(features, options, monkeypatch):
+    monkeypatch.setattr(optimization, "fast_dtype", lambda: tf.float32)
+    # Muon makes small directions of a gradient, and so its rounding, as large as the others.
+    count = 2 if options.get("optimizer") == "muon" else 4
     rows = []
     for compiled in (False, True):
         step, _, _ = make_step(enable_xla=compiled, **options)
-        rows.append(run(step, features, 4))
+        rows.append(run(step, features, count))
     np.testing.assert_allclose(rows[1], rows[0], rtol=1e-4)
 
 
@@ -151,8 +155,9 @@ def float16():
     devices.set_precision("fp32")
 
 
-def test_a_step_that_overflows_is_skipped_counted_and_lowers_the_scale(float16, features):
-    step, model, optimizer = make_step(optimizer="adamw")
+@pytest.mark.parametrize("name", ["adamw", "muon"])
+def test_a_step_that_overflows_is_skipped_counted_and_lowers_the_scale(float16, features, name):
+    step, model, optimizer = make_step(optimizer=name)
     steps.loss_scale_variables(optimizer)["loss_scale"].assign(2.0**120)
     before = values(model)
     row = run(step, features)[0]
@@ -183,5 +188,5 @@ def test_outputs_that_are_not_numbers_are_an_error(value):
     if np.isinf(value):
         assert predict(batches, 2)["logits"].tolist() == [[0.0], [value]]
         return
-    with pytest.raises(UserError, match="the model's logits hold NaN"):
+    with refuses("NaN"):
         predict(batches, 2)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from albert_tf.text.tokenization import WORD_START, preprocess_text
+from albert_tf.text.tokenization import WORD_START
 
 BLOCK_ROWS = 1024  # of a table of characters, in memory at once
 UNLINKED = -1  # in arrays of positions: no counterpart
@@ -47,14 +47,15 @@ def align(text, tokenizer):
 
     Args:
         text: str, raw.
-        tokenizer: tokenization.FullTokenizer with a SentencePiece model.
+        tokenizer: tokenization.FullTokenizer.
 
     Returns:
         Alignment, or None if less than 0.8 of the characters, or none, can be linked.
     """
     pieces = tokenizer.tokenize(text)
-    joined = "".join(pieces).replace(WORD_START, " ")
-    characters = normalized_characters(text, tokenizer.do_lower_case, tokenizer.strip_accents)
+    texts = _texts(pieces, tokenizer)
+    joined = "".join(texts)
+    characters = normalized_characters(text, tokenizer.clean_up)
     # At most the characters in common can be linked: a text full of spaces needs no table.
     in_common = (collections.Counter(characters) & collections.Counter(joined)).total()
     if in_common < 0.8 * len(text):
@@ -62,7 +63,7 @@ def align(text, tokenizer):
     links, score = link_characters(characters, joined)
     if not score or score < 0.8 * len(text):
         return None
-    lengths = np.array([len(piece) for piece in pieces])
+    lengths = np.array([len(piece) for piece in texts])
     after = np.cumsum(lengths)
     back = np.full(len(joined), UNLINKED)
     linked = np.flatnonzero(links != UNLINKED)
@@ -78,15 +79,22 @@ def align(text, tokenizer):
     )
 
 
-def normalized_characters(text, do_lower_case, strip_accents=True):
+def _texts(pieces, tokenizer):
+    """The text of each piece, with a space where a word begins: list of str."""
+    if tokenizer.is_sentencepiece:
+        return [piece.replace(WORD_START, " ") for piece in pieces]
+    return [piece[2:] if piece.startswith("##") else f" {piece}" for piece in pieces]
+
+
+def normalized_characters(text, clean_up):
     """Each raw character normalised by itself (list of str): most give one character, not all."""
-    return [_normalized(char, do_lower_case, strip_accents) for char in text]
+    return [_normalized(char, clean_up) for char in text]
 
 
 @functools.cache  # a text has few different characters
-def _normalized(char, do_lower_case, strip_accents):
-    normalized = preprocess_text(char, do_lower_case, False, strip_accents)
-    return unicodedata.normalize("NFC", normalized)  # as SentencePiece composes a letter and mark
+def _normalized(char, clean_up):
+    # as SentencePiece composes a letter and mark
+    return unicodedata.normalize("NFC", clean_up(char, remove_space=False))
 
 
 def link_characters(characters, joined):

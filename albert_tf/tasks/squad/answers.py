@@ -164,6 +164,41 @@ def predict_v2(examples, features, runs, n_best_size, max_answer_length):
     return Predictions(nbest, null_odds, spanless)
 
 
+def with_no_answer(predictions, examples, features, runs):
+    """Answers of a version 1 head that was trained with unanswerable questions.
+
+    Such models of transformers, `AlbertForQuestionAnswering`, say at [CLS] that there is no answer.
+    Where the scores of [CLS] as start and end are higher than those of the best span, in every
+    window, the first answer is "".
+
+    Args:
+        predictions: Predictions, of `predict_v1`.
+        examples: list of E SquadExample.
+        features: features.Features of these examples.
+        runs: list of dicts, as of `predict_v1`.
+
+    Returns:
+        Predictions.
+    """
+    starts, ends = (
+        np.mean([run[f"{side}_logits"][:, 0] for run in runs], axis=0, dtype=np.float64)
+        for side in ("start", "end")
+    )
+    nbest = dict(predictions.nbest)
+    order = np.argsort(starts + ends, kind="stable")
+    lowest = dict(zip(features.example_index[order[::-1]], order[::-1], strict=True))
+    for number, window in lowest.items():
+        qas_id = examples[number].qas_id
+        scored = [
+            (entry["text"], entry["start_log_prob"], entry["end_log_prob"])
+            for entry in nbest[qas_id]
+        ]
+        none = ("", float(starts[window]), float(ends[window]))
+        if qas_id not in predictions.spanless and sum(none[1:]) > sum(scored[0][1:]):
+            nbest[qas_id] = _with_probabilities([none, *scored])
+    return predictions._replace(nbest=nbest)
+
+
 # === Outputs of the model ===
 
 

@@ -165,7 +165,7 @@ def convert_examples(examples, tokenizer, settings, training):
 
     Args:
         examples: list of SquadExample.
-        tokenizer: tokenization.FullTokenizer with a SentencePiece model.
+        tokenizer: tokenization.FullTokenizer.
         settings: WindowSettings.
         training: bool, whether to make labels.
 
@@ -173,11 +173,8 @@ def convert_examples(examples, tokenizer, settings, training):
         Features.
 
     Raises:
-        UserError: the tokenizer has no SentencePiece model, or a question leaves no room for its
-            paragraph.
+        UserError: a question leaves no room for its paragraph.
     """
-    if not tokenizer.is_sentencepiece:
-        raise UserError("SQuAD needs a SentencePiece model: give --spm_model_file")
     special_ids = tokenizer.special_ids(with_mask=False)
     queries = [_query_ids(example, tokenizer, settings) for example in examples]
     paragraphs, paragraph_index, answers = _align_examples(examples, tokenizer, settings, training)

@@ -8,7 +8,13 @@ import reprlib
 from albert_tf.errors import UserError
 from albert_tf.tasks import json_file
 
-_FORM = "a SQuAD file is JSON: an object whose `data` holds articles with paragraphs"
+_FORM = (
+    "a SQuAD file is JSON: an object whose `data` holds articles with paragraphs, or a list of "
+    "questions with a context each"
+)
+
+
+_QUESTION_MARKS = ("?", "\uff1f", "\u061f", "\u037e", "\u055e")  # of Latin, Chinese, Arabic, ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,8 +40,30 @@ class SquadExample:
     is_impossible: bool = False
 
 
+def check_not_swapped(question, context, place=""):
+    """Raises UserError if a question and its context seem to be given in the wrong order.
+
+    The context is a question then, and the longer question is none.
+
+    Args:
+        question: str.
+        context: str.
+        place: str, for the message.
+    """
+    asks = context.rstrip().endswith(_QUESTION_MARKS)
+    if asks and len(question) > len(context) and not question.rstrip().endswith(_QUESTION_MARKS):
+        raise UserError(
+            f"{place}{': ' * bool(place)}question and context seem to be swapped: the context is "
+            f"{reprlib.repr(context)}"
+        )
+
+
 def entries(path, with_context=True):
     """Yields (where, context, qa) for every question of a file; `where` is for messages.
+
+    The file has the form of SQuAD, or is a list of questions with a `context` each, as of the
+    library `datasets`: JSON, or JSON lines. The `id` of a qa is a str. A whole number becomes one,
+    and a question without id has its place in the file as id, from 0.
 
     Args:
         path: str, JSON.
@@ -45,20 +73,67 @@ def entries(path, with_context=True):
         UserError: the file cannot be read or is not a SQuAD file, a context is empty, or two
             questions have the same id.
     """
-    field, seen = json_file.field, set()
-    for a, article in enumerate(field(json_file.read(path, _FORM), "data", list, path)):
-        paragraphs = field(article, "paragraphs", list, f"{path}, article {a}")
+    seen = set()
+    for number, (where, context, qa) in enumerate(_questions(path, with_context)):
+        qas_id = _id_of(qa, number, where)
+        if qas_id in seen:
+            raise UserError(f"{path}: two questions have the id {qas_id!r}; rename one")
+        seen.add(qas_id)
+        yield f"{path}, question {' '.join(qas_id.split())}", context, qa | {"id": qas_id}
+
+
+def _questions(path, with_context):
+    """Yields (where, context or None, qa) for every question."""
+    field, content = json_file.field, json_file.read(path, _FORM)
+    is_list = isinstance(content, list) and content
+    for a, article in enumerate(content if is_list else field(content, "data", list, path)):
+        where, keys = f"{path}, article {a}", article.keys() if isinstance(article, dict) else ()
+        if {"context", "question"} <= {*keys}:
+            yield where, _context(article, where, with_context), _with_list(article, where)
+            continue
+        paragraphs = [article] if "qas" in keys else field(article, "paragraphs", list, where)
         for p, paragraph in enumerate(paragraphs):
-            where = f"{path}, article {a}, paragraph {p}"
-            context = field(paragraph, "context", str, where) if with_context else None
-            if with_context and not context.strip():
-                raise UserError(f"{where}: the context is empty; remove the paragraph")
-            for qa in field(paragraph, "qas", list, where):
-                qas_id = field(qa, "id", str, where)
-                if qas_id in seen:
-                    raise UserError(f"{path}: two questions have the id {qas_id!r}; rename one")
-                seen.add(qas_id)
-                yield f"{path}, question {' '.join(qas_id.split())}", context, qa
+            place = f"{where}, paragraph {p}"
+            context = _context(paragraph, place, with_context)
+            for qa in field(paragraph, "qas", list, place):
+                yield place, context, _with_list(qa, place)
+
+
+def _context(paragraph, where, is_needed):
+    if not is_needed:
+        return None
+    context = json_file.field(paragraph, "context", str, where)
+    if not context.strip():
+        raise UserError(f"{where}: the context is empty; remove the paragraph")
+    return context
+
+
+def _with_list(qa, where):
+    """A question whose answers are a list of dicts, in place of the dict of lists of `datasets`.
+
+    There, no answer means that there is none.
+    """
+    if not isinstance(qa, dict):
+        raise UserError(f"{where}: a question must be a JSON object. Received: {reprlib.repr(qa)}")
+    answers = qa.get("answers")
+    if not isinstance(answers, dict) or not isinstance(answers.get("text"), list):
+        return qa
+    texts = json_file.field(answers, "text", list, where)
+    starts = answers.get("answer_start") or [None] * len(texts)
+    if not isinstance(starts, list) or len(starts) != len(texts):
+        raise UserError(f"{where}: `answers` has {len(texts)} texts and other answer_start")
+    found = [{"text": t, "answer_start": s} for t, s in zip(texts, starts, strict=True)]
+    impossible = {} if found or "is_impossible" in qa else {"is_impossible": True}
+    return qa | {"answers": found} | impossible
+
+
+def _id_of(qa, number, where):
+    found = qa.get("id")
+    if found is None:
+        return str(number)
+    if isinstance(found, int) and not isinstance(found, bool):
+        return str(found)
+    return json_file.field(qa, "id", str, where)
 
 
 def answer_texts(qa, where):
@@ -79,7 +154,7 @@ def read_examples(path, training):
 
     Raises:
         UserError: the file cannot be read or is not a SQuAD file, a context is empty, an id appears
-            twice or, in training, a question has no answer, several, or one outside its context.
+            twice or, in training, a question has no answer, or one outside its context.
     """
     examples = []
     for where, context, qa in entries(path):
@@ -138,6 +213,12 @@ def report_oddities(examples, path):
     if silent:
         print(f"{path}: {len(silent)} questions have no text (the first is {silent[0].qas_id})")
     taught = [example for example in examples if example.orig_answer_text]
+    several = sum(len(example.answers) > 1 for example in taught)
+    if several:
+        print(
+            f"{path}: {several} of {len(examples)} questions have several answers: training takes "
+            "the first one"
+        )
     astray = [
         e for e in taught if not e.paragraph_text.startswith(e.orig_answer_text, e.start_position)
     ]
@@ -155,12 +236,12 @@ def _answer_to_learn(qa, answers, context, where):
     impossible = json_file.field({"is_impossible": False, **qa}, "is_impossible", bool, where)
     if impossible:
         return "", -1, True
-    if len(answers) != 1:
+    if not answers:
         raise UserError(
-            f"{where}: {len(answers)} answers, but training needs exactly one, "
-            "or is_impossible. Is this a dev file? Its questions have several answers"
+            f"{where}: 0 answers, but training needs one, or is_impossible. Is this a file of "
+            "questions to answer?"
         )
-    (text,) = answers
+    text = answers[0]
     start = json_file.field(qa["answers"][0], "answer_start", int, where)
     if not text or not 0 <= start <= len(context) - len(text):
         raise UserError(

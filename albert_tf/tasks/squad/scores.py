@@ -11,6 +11,7 @@ import collections
 import re
 import string
 import sys
+import unicodedata
 
 from albert_tf.errors import UserError
 from albert_tf.tasks.squad import questions
@@ -22,6 +23,11 @@ NO_ANSWER_ABOVE = 1.0
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
+# Letters of scripts that put no spaces between words: Thai to Myanmar, Khmer, kana, Han.
+_WITHOUT_SPACES = re.compile(
+    "([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u30ff\u3400-\u9fff\uf900-\ufaff"
+    "\U00020000-\U0003ffff])"
+)
 
 
 # === Gold answers ===
@@ -49,24 +55,29 @@ def read_gold(path):
 # === One answer ===
 
 
-def normalize_answer(text):
+def normalize_answer(text, unit="words"):
     """Lower case, without ASCII punctuation, articles and superfluous white space.
 
     Args:
         text: str.
+        unit: str, "words", or "characters" to make each character of scripts without spaces a word
+            and to drop all punctuation (as for CMRC 2018 and MLQA).
 
     Returns:
         str.
     """
+    if unit == "characters":
+        kept = (char for char in text if not unicodedata.category(char).startswith("P"))
+        text = _WITHOUT_SPACES.sub(r" \1 ", "".join(kept))
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split())
 
 
-def exact_score(prediction, gold):
+def exact_score(prediction, gold, unit="words"):
     """Whether two answers are the same when normalised (bool)."""
-    return normalize_answer(prediction) == normalize_answer(gold)
+    return normalize_answer(prediction, unit) == normalize_answer(gold, unit)
 
 
-def f1_score(prediction, gold, without_words):
+def f1_score(prediction, gold, without_words, unit="words"):
     """Harmonic mean of precision and recall of words; 0 if there is no word in common.
 
     Args:
@@ -74,11 +85,12 @@ def f1_score(prediction, gold, without_words):
         gold: str.
         without_words: float, score of two answers without a word: 0 in evaluate-v1.1, 1 in
             evaluate-v2.0.
+        unit: str, as of `normalize_answer`.
 
     Returns:
         float in [0, 1].
     """
-    predicted, true = normalize_answer(prediction).split(), normalize_answer(gold).split()
+    predicted, true = (normalize_answer(text, unit).split() for text in (prediction, gold))
     if not predicted and not true:
         return without_words
     common = (collections.Counter(predicted) & collections.Counter(true)).total()
@@ -91,13 +103,14 @@ def f1_score(prediction, gold, without_words):
 # === Version 1.1 ===
 
 
-def evaluate_v1(gold, predictions):
+def evaluate_v1(gold, predictions, unit="words"):
     """Scores of evaluate-v1.1: the best over the gold answers, averaged over all questions.
 
     Args:
         gold: dict from id to tuple of at least one str.
         predictions: dict from id to str. A question without a prediction scores 0, and a line on
             stderr says so.
+        unit: str, as of `normalize_answer`.
 
     Returns:
         dict: exact_match, f1 (percent).
@@ -114,15 +127,15 @@ def evaluate_v1(gold, predictions):
             print(f"Unanswered question {qas_id} will receive score 0.", file=sys.stderr)
             continue
         prediction = predictions[qas_id]
-        exact += max(exact_score(prediction, answer) for answer in answers)
-        f1 += max(f1_score(prediction, answer, 0.0) for answer in answers)
+        exact += max(exact_score(prediction, answer, unit) for answer in answers)
+        f1 += max(f1_score(prediction, answer, 0.0, unit) for answer in answers)
     return {"exact_match": 100.0 * exact / len(gold), "f1": 100.0 * f1 / len(gold)}
 
 
 # === Version 2.0 ===
 
 
-def raw_scores_v2(gold, predictions):
+def raw_scores_v2(gold, predictions, unit="words"):
     """Scores of each question: the best over its gold answers.
 
     Gold answers that are empty after normalisation do not count; if none is left, "" is right.
@@ -131,6 +144,7 @@ def raw_scores_v2(gold, predictions):
         gold: dict from id to tuple of str.
         predictions: dict from id to str. A question without a prediction is left out, and a line on
             stderr says so.
+        unit: str, as of `normalize_answer`.
 
     Returns:
         {"exact": dict from id to 0 or 1, "f1": dict from id to float in [0, 1]}: scores before any
@@ -142,13 +156,13 @@ def raw_scores_v2(gold, predictions):
             print(f"Missing prediction for {qas_id}", file=sys.stderr)
             continue
         prediction = predictions[qas_id]
-        answers = [answer for answer in answers if normalize_answer(answer)] or [""]
-        exact[qas_id] = int(max(exact_score(prediction, answer) for answer in answers))
-        f1[qas_id] = max(f1_score(prediction, answer, 1.0) for answer in answers)
+        answers = [answer for answer in answers if normalize_answer(answer, unit)] or [""]
+        exact[qas_id] = int(max(exact_score(prediction, answer, unit) for answer in answers))
+        f1[qas_id] = max(f1_score(prediction, answer, 1.0, unit) for answer in answers)
     return {"exact": exact, "f1": f1}
 
 
-def evaluate_v2(gold, predictions, na_scores=None, na_threshold=NO_ANSWER_ABOVE):
+def evaluate_v2(gold, predictions, na_scores=None, na_threshold=NO_ANSWER_ABOVE, unit="words"):
     """Scores of evaluate-v2.0.
 
     Args:
@@ -156,6 +170,7 @@ def evaluate_v2(gold, predictions, na_scores=None, na_threshold=NO_ANSWER_ABOVE)
         predictions: dict from id to str; questions without a prediction do not count.
         na_scores: dict from id to float, probability or logit of no answer; or None.
         na_threshold: float; a question with a higher score counts as answered with "".
+        unit: str, as of `normalize_answer`.
 
     Returns:
         dict: exact, f1 (percent), total; the same as HasAns_* and NoAns_* for questions with and
@@ -166,7 +181,7 @@ def evaluate_v2(gold, predictions, na_scores=None, na_threshold=NO_ANSWER_ABOVE)
         UserError: no question can be scored, or one lacks its na_score.
     """
     _check_not_empty(gold)
-    raw = raw_scores_v2(gold, predictions)
+    raw = raw_scores_v2(gold, predictions, unit)
     scored = list(raw["exact"])
     if not scored:
         raise UserError("the predictions answer none of the questions: are they of another file?")
@@ -221,7 +236,7 @@ def best_threshold(gold, predictions, scores, na_scores):
     return 100.0 * best / len(scores), threshold
 
 
-def evaluate_run_v2(gold, texts, null_odds, null_threshold=None):
+def evaluate_run_v2(gold, texts, null_odds, null_threshold=None, unit="words"):
     """Scores of a model's answers as the original reports them, and the official ones.
 
     If no threshold is given, the one with the best F1 on the same questions is found first. As in
@@ -234,6 +249,7 @@ def evaluate_run_v2(gold, texts, null_odds, null_threshold=None):
             str), such as `answers.Predictions.texts`.
         null_odds: dict from id to float, no-answer logits.
         null_threshold: float or None.
+        unit: str, as of `normalize_answer`.
 
     Returns:
         dict of `evaluate_v2`, with null_score_diff_threshold: the threshold.
@@ -241,11 +257,11 @@ def evaluate_run_v2(gold, texts, null_odds, null_threshold=None):
     Raises:
         UserError: of `evaluate_v2`.
     """
-    free = evaluate_v2(gold, texts(None), null_odds)
+    free = evaluate_v2(gold, texts(None), null_odds, unit=unit)
     if null_threshold is None:
         null_threshold = free["best_f1_thresh"]
     return {
-        **evaluate_v2(gold, texts(null_threshold), null_odds),
+        **evaluate_v2(gold, texts(null_threshold), null_odds, unit=unit),
         "null_score_diff_threshold": null_threshold,
         **{key: value for key, value in free.items() if key.startswith("best_")},
     }

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The task and the data set of SQuAD 1.1 and 2.0."""
 
+import collections
 import dataclasses
 import functools
 import os
@@ -10,18 +11,25 @@ import numpy as np
 
 from albert_tf import files
 from albert_tf.checkpoints import readers, run_directory
-from albert_tf.checkpoints.run_directory import RunDirectory, Threshold
+from albert_tf.checkpoints.run_directory import NoAnswerThreshold, RunDirectory
 from albert_tf.errors import UserError
 from albert_tf.model import heads, objectives
+from albert_tf.options import F1_UNITS, Squad, options_of
 from albert_tf.publish import graph_inputs, signatures
 from albert_tf.records import feature_cache, input_pipeline, schemas
-from albert_tf.tasks import base
+from albert_tf.resolve import Fact
+from albert_tf.tasks import base, data_report
 from albert_tf.tasks.squad import answers, features, questions, scores
 from albert_tf.training import evaluation
-from albert_tf.training.task import Evaluation, RecordFiles, Split
+from albert_tf.training.splits_and_results import Evaluation, RecordFiles, Split
 
 LABELS = ("start_positions", "end_positions", "is_impossible")
 THRESHOLD = "null_score_diff_threshold"
+_ANSWERS = {  # options of a training that later answers follow -> when they are read
+    field.name: field.metadata["read_by"]
+    for field in options_of(Squad)
+    if field.metadata["on_record"] == "follow"
+}
 EVEN_CHANCE = 0.0  # the no-answer logit at which both cases are equally likely
 
 
@@ -37,14 +45,14 @@ def choose_version(prefixes, train_file=None, wanted=None):
         wanted: bool or None, --version_2_with_negative.
 
     Returns:
-        SquadTask or SquadV2Task, the class.
+        (SquadTask or SquadV2Task, the class; resolve.Fact of --version_2_with_negative).
 
     Raises:
-        UserError: a checkpoint has no SQuAD head, or they disagree with each other or the flag.
+        UserError: a checkpoint has no SQuAD head, or they disagree with each other.
     """
     if not prefixes:
         has_negatives = questions.is_v2(train_file) if wanted is None else wanted
-        return SquadV2Task if has_negatives else SquadTask
+        return VERSIONS[has_negatives], Fact(has_negatives, train_file)
     versions = []
     for prefix in prefixes:
         shapes = readers.open_reader(prefix).shapes
@@ -57,20 +65,24 @@ def choose_version(prefixes, train_file=None, wanted=None):
         versions += found
     if versions.count(versions[0]) != len(versions):
         raise UserError("--ensemble_dirs must all be of the same version of SQuAD")
-    version = versions[0]
-    if wanted not in (None, version.has_negatives):
-        raise UserError(
-            f"--version_2_with_negative={str(wanted).lower()}, but {prefixes[0]} was trained "
-            f"for version {1 + version.has_negatives} of SQuAD"
-        )
-    return version
+    return versions[0], Fact(versions[0].has_negatives, prefixes[0])
+
+
+def is_read_at_cls(prefixes):
+    """Whether models may say at [CLS] that there is no answer: those of transformers.
+
+    Args:
+        prefixes: list of str, checkpoints.
+    """
+    return bool(prefixes) and all(each.endswith(".safetensors") for each in prefixes)
 
 
 def tuned_threshold(output_dir, prefixes):
     """The threshold for questions without gold answers; prints its source.
 
     Args:
-        output_dir: str, the run's directory. Its threshold comes first if it is of these models.
+        output_dir: str, the run's directory. Its threshold comes first if it was tuned for these
+            models.
         prefixes: list of str, the checkpoints that predict. The thresholds of several models are
             averaged, as their scores are.
 
@@ -79,7 +91,7 @@ def tuned_threshold(output_dir, prefixes):
     """
     folder = RunDirectory(output_dir)
     found = folder.threshold
-    # One next to a model belongs to that model. Earlier versions did not name the checkpoints.
+    # A threshold next to a model belongs to that model: earlier versions did not name checkpoints.
     if found and not folder.trained and found.checkpoints in (None, _named(prefixes)):
         found = [found]
     else:
@@ -95,16 +107,16 @@ def tuned_threshold(output_dir, prefixes):
 
 
 def threshold_of(folder):
-    """The Threshold of the model in a RunDirectory: tuned, or else given for its training."""
+    """The NoAnswerThreshold of the model in a RunDirectory: tuned, or that of its training."""
     tuned, settings = folder.threshold, folder.settings
     if tuned and tuned.checkpoints is None:
         return tuned
     given = settings and settings.flags.get(THRESHOLD)
-    return None if given is None else Threshold(given, "")
+    return None if given is None else NoAnswerThreshold(given, "")
 
 
 def _named(prefixes):
-    """Prefixes as a Threshold has them: absolute, in one order."""
+    """Absolute paths of prefixes, sorted, as in a NoAnswerThreshold."""
     return tuple(sorted(each if "://" in each else os.path.abspath(each) for each in prefixes))
 
 
@@ -123,9 +135,10 @@ class SquadTask(base.Task):
 
     Attributes:
         has_negatives: bool, whether questions may have no answer.
-        answer_settings: tuple of str, options of a training that later answers follow unless others
-            are given.
+        answer_settings: tuple of str, options of a training that later commands use unless they are
+            given.
         variable: str, name of a variable that only checkpoints with the head of this version have.
+        reads_cls: bool, whether a version 1 head may say at [CLS] that there is no answer.
         model: class in `heads`.
         predict: callable in `answers`.
 
@@ -140,20 +153,19 @@ class SquadTask(base.Task):
     labels = None
     objective = objectives.SQUAD_V1
     key_metric = "f1"
-    shown_figures = ("exact_match", "f1")
+    shown_metrics = ("exact_match", "f1")
     results_layout = "{first}{rest}{saved}best f1 = {after}\n" + evaluation.RULE
     takes_head = True
     export_folder = "saved_model"
 
     has_negatives = False
-    answer_settings = ("n_best_size", "max_answer_length")
+    reads_cls = False
+    answer_settings = tuple(name for name, read_by in _ANSWERS.items() if not read_by)
     variable = "cls/squad/output_weights"
     model = heads.SquadV1Model
     predict = staticmethod(answers.predict_v1)
 
     def __init__(self, text, options, directory):
-        if options.null_score_diff_threshold is not None and not self.has_negatives:
-            raise UserError(f"--{THRESHOLD} is for version 2, and the model is of 1.1")
         self.text, self.options, self.directory = text, options, directory
         self.windows = features.WindowSettings(
             text.max_seq_length, options.doc_stride, options.max_query_length
@@ -177,7 +189,9 @@ class SquadTask(base.Task):
     # --- Prediction ---
 
     def examples(self, inputs):
-        """The Questions of dicts of `question` and `context`."""
+        """Makes Questions from dicts with `question` and `context`."""
+        for given in inputs:
+            questions.check_not_swapped(given["question"], given["context"])
         found = [
             questions.SquadExample(str(number), given["question"], given["context"])
             for number, given in enumerate(inputs)
@@ -185,7 +199,7 @@ class SquadTask(base.Task):
         return self.questions(found)
 
     def questions(self, examples):
-        """The Questions of a list of SquadExample."""
+        """Makes Questions from a list of SquadExample."""
         tokenizer = self.text.tokenizer
         windows = features.convert_examples(examples, tokenizer, self.windows, training=False)
         return Questions(examples, windows)
@@ -196,9 +210,11 @@ class SquadTask(base.Task):
 
     def predictions(self, split, outputs):
         """Predictions from the outputs of one model, or of several to be averaged."""
-        return self.predict(
-            *split.content, outputs, self.options.n_best_size, self.options.max_answer_length
-        )
+        given = self.options.n_best_size, self.options.max_answer_length
+        found = self.predict(*split.content, outputs, *given)
+        if self.reads_cls and not self.has_negatives:
+            found = answers.with_no_answer(found, *split.content, outputs)
+        return found
 
     def answers(self, split, outputs):
         """Answers as dicts: see `Predictions.answers`."""
@@ -211,13 +227,23 @@ class SquadTask(base.Task):
         return predictions.answers(self.options.null_score_diff_threshold)
 
     def scores(self, examples, predictions):
-        """Figures of labelled questions."""
-        return scores.evaluate_v1(_gold(examples), predictions.texts())
+        """Metrics of labelled questions."""
+        return scores.evaluate_v1(_gold(examples), predictions.texts(), self.options.f1_unit)
 
     def known_threshold(self, prefixes):
-        """The threshold for questions without gold answers, of checkpoints: float or None."""
+        """The threshold of checkpoints for questions without gold answers: float or None."""
 
     # --- Export ---
+
+    def check_export(self, takes_text):
+        """Raises UserError for an export that takes text with a WordPiece vocabulary."""
+        if takes_text and not self.text.tokenizer.is_sentencepiece:
+            raise UserError(
+                f"--export_dir: with the WordPiece vocabulary {self.text.tokenizer.path}, an "
+                "export for questions takes no text: add --export_text=false"
+            )
+        if self.reads_cls:
+            print("The export does not read at [CLS] that there is no answer: each gets a span.")
 
     def served_functions(self, model, tokenizer, prefix):
         """Functions to export for a model."""
@@ -237,27 +263,31 @@ class SquadV2Task(SquadTask):
 
     inputs = ("input_ids", "input_mask", "segment_ids", "p_mask")
     objective = objectives.SQUAD_V2
-    shown_figures = ("exact", "f1", THRESHOLD)
+    shown_metrics = ("exact", "f1", THRESHOLD)
 
     has_negatives = True
-    answer_settings = ("n_best_size", "max_answer_length", "start_n_top", "end_n_top")
+    answer_settings = tuple(_ANSWERS)
     variable = "answer_class/dense_1/kernel"
     model = heads.SquadV2Model
     predict = staticmethod(answers.predict_v2)
 
     def make_model(self, config, **encoder_options):
         """The model to train, evaluate and predict with."""
-        names = ("start_n_top", "end_n_top", "dropout_prob")
-        given = {name: getattr(self.options, name) for name in names}
-        return self.model(config, **given, **encoder_options)
+        given = self.options
+        top = given.start_n_top, given.end_n_top
+        return self.model(config, *top, given.dropout_prob, **encoder_options)
 
     make_served_model = make_model
 
     def scores(self, examples, predictions):
-        """Figures of labelled questions, null_score_diff_threshold among them."""
+        """Metrics of labelled questions, null_score_diff_threshold among them."""
         threshold = self.options.null_score_diff_threshold
         return scores.evaluate_run_v2(
-            _gold(examples), predictions.texts, predictions.null_odds, threshold
+            _gold(examples),
+            predictions.texts,
+            predictions.null_odds,
+            threshold,
+            self.options.f1_unit,
         )
 
     def known_threshold(self, prefixes):
@@ -267,6 +297,34 @@ class SquadV2Task(SquadTask):
 
 
 VERSIONS = (SquadTask, SquadV2Task)
+
+
+def _texts_of(example):
+    return example.question_text, example.paragraph_text
+
+
+def _counted(batches, counts, tokenizer):
+    """Yields batches, and counts their pieces."""
+    for arrays in batches:
+        data_report.add_pieces(counts, arrays, tokenizer)
+        yield arrays
+
+
+def _constant(texts, gold):
+    """A warning if all answers of a model are the same, and the right ones are not: str or None.
+
+    Args:
+        texts: dict from id to str.
+        gold: dict from id to tuple of str.
+    """
+    if len(texts) < 2 or len({*texts.values()}) > 1 or len({*gold.values()}) < 2:
+        return None
+    text = next(iter(texts.values()))
+    what = f"the answer {text[:60]!r}" if text else "no answer"
+    return (
+        f"all {len(texts)} questions get {what}: the model has probably not learnt; train for "
+        "longer, or try a lower --learning_rate or another --seed"
+    )
 
 
 def _gold(examples):
@@ -285,8 +343,10 @@ class SquadData:
     task: SquadTask
     output_dir: str
 
+    unit = "questions"
+
     def record_file(self, purpose):
-        """Path of the features to train or predict; a default path for training gets a key."""
+        """Path of the features to train or predict; a default path for training has a key."""
         given = getattr(self.task.options, f"{purpose}_feature_file")
         return given or os.path.join(self.output_dir, f"squad_{purpose}.tf_record")
 
@@ -311,13 +371,21 @@ class SquadData:
     def evaluated_on(self):
         """The EvaluatedOn of the evaluations."""
         given, path = self.task.options, self.task.options.predict_file
-        names = (*self.task.answer_settings, THRESHOLD)
-        settings = {name: getattr(given, name) for name in names}
+        settings = {n: getattr(given, n) for n in (*self.task.answer_settings, THRESHOLD)}
+        if given.f1_unit != F1_UNITS[0]:
+            settings["f1_unit"] = given.f1_unit
+        if self.task.chosen_metric:
+            settings["best_metric"] = self.task.chosen_metric
         return evaluation.evaluated_on([path], content=run_directory.sha256(path), **settings)
 
     @functools.cached_property
+    def _training_counts(self):
+        """Counts of the training records, which are filled when these are made or found."""
+        return {}
+
+    @functools.cached_property
     def training_records(self):
-        """RecordFiles of the training set, made if they are not there."""
+        """RecordFiles of the training set, made if they do not exist."""
         examples, text = questions.shuffled(self.train_examples), self.task.text
         given, windows = self.task.options, self.task.windows
         schema = schemas.squad_schema(text.max_seq_length, training=True, **text.sizes)
@@ -325,7 +393,7 @@ class SquadData:
         def make(cache):
             found = features.convert_examples(examples, text.tokenizer, windows, training=True)
             cache.counts["skipped"] = features.list_skipped(found, examples, cache.path)
-            return found.batches()
+            return _counted(found.batches(), cache.counts, text.tokenizer)
 
         cache = feature_cache.cached_records(
             self.record_file("train"),
@@ -336,6 +404,7 @@ class SquadData:
             add_key=not given.train_feature_file,
         )
         _say_skipped(cache.counts["skipped"], examples, cache.path)
+        self._training_counts.update(cache.counts)
         unanswerable = sum(example.is_impossible for example in examples)
         return RecordFiles(
             [cache.path],
@@ -343,6 +412,20 @@ class SquadData:
             f"{given.train_file}: {len(examples):,} questions, {unanswerable:,} without answer",
             {},
         )
+
+    def report(self, do_eval):
+        """Prints the report on the training set and the one that is evaluated; a dict for JSON."""
+        length = self.task.text.max_seq_length
+        counts = collections.Counter(self._training_counts)
+        texts = {split: [*map(_texts_of, found)] for split, found in (
+            ("train", self.train_examples), ("dev", self.examples if do_eval else ()))}  # fmt: skip
+        data_report.add_texts(counts, texts["train"])
+        found = {"train": data_report.of_split(counts, length)}
+        if do_eval:
+            counts, known = collections.Counter(), {*texts["train"]}
+            data_report.add_texts(counts, texts["dev"])
+            found["dev"] = data_report.of_split(counts, length, known, texts["dev"])
+        return data_report.say(found, self.unit, {})
 
     # --- Evaluation and prediction ---
 
@@ -382,13 +465,14 @@ class SquadData:
     def evaluate(self, splits, outputs, batch_size):
         """The official scores; the best checkpoint's answers and threshold are kept."""
         predictions = self.task.predictions(splits[""], [outputs[""]])
-        figures = self.task.scores(self.examples, predictions)
+        metrics = self.task.scores(self.examples, predictions)
 
         def keep():
-            self._write_answers(predictions, figures.get(THRESHOLD))
-            self._keep_threshold(predictions, figures)
+            self._write_answers(predictions, metrics.get(THRESHOLD))
+            self._keep_threshold(predictions, metrics, is_best=True)
 
-        return Evaluation(figures, keep=keep)
+        warning = _constant(predictions.texts(metrics.get(THRESHOLD)), _gold(self.examples))
+        return Evaluation(metrics, (warning,), keep)
 
     def write_predictions(self, splits, members, batch_size):
         """Writes the answers, and scores them if all questions have gold answers."""
@@ -396,10 +480,10 @@ class SquadData:
         prefixes = tuple(member.prefix for member in members)
         predictions = self.task.predictions(splits[""], found)
         if self.is_labelled:
-            figures = self.task.scores(self.examples, predictions)
-            threshold = figures.get(THRESHOLD)
-            self._keep_threshold(predictions, figures, prefixes)
-            lines = evaluation.sorted_lines(figures)
+            metrics = self.task.scores(self.examples, predictions)
+            threshold = metrics.get(THRESHOLD)
+            self._keep_threshold(predictions, metrics, prefixes)
+            lines = evaluation.sorted_lines(metrics)
             if len(members) == 1:
                 lines.append(f"best perf happened at step: {members[0].step}")
             evaluation.add(self.output_dir, "\n".join(lines) + "\n")
@@ -414,28 +498,36 @@ class SquadData:
         for name, text in predictions.files(null_threshold).items():
             files.write_text(os.path.join(self.output_dir, name), text)
 
-    def _keep_threshold(self, predictions, figures, prefixes=None):
+    def _keep_threshold(self, predictions, metrics, prefixes=None, is_best=False):
         """Keeps the threshold that an evaluation has tuned, for files without answers.
 
-        That of an ensemble, or of a model from elsewhere, does not replace that of a model here.
+        The threshold of an ensemble, or of a model in another directory, does not replace the
+        threshold of a model in this directory. Neither does a file that is scored later replace a
+        threshold that was tuned on another file.
 
-        The threshold in the figures equals one of the logits, as in the official script. The
+        The threshold in the metrics equals one of the logits, as in the official script. The
         threshold that is kept gives the same answers but equals no logit.
         """
         given, folder = self.task.options, RunDirectory(self.output_dir)
-        if THRESHOLD not in figures or given.null_score_diff_threshold is not None:
+        if THRESHOLD not in metrics or given.null_score_diff_threshold is not None:
             return
         if prefixes == (folder.trained,):
             prefixes = None
         if prefixes and folder.trained:
             print(f"The tuned threshold is not kept: --output_dir holds a model, {folder.trained}.")
             return
-        threshold = predictions.robust_threshold(figures[THRESHOLD])
-        named = prefixes and _named(prefixes)
-        folder.write_threshold(Threshold(threshold, given.predict_file, named))
+        threshold = predictions.robust_threshold(metrics[THRESHOLD])
+        before, named = folder.threshold, prefixes and _named(prefixes)
+        is_same_model = before is not None and before.checkpoints in (None, named)
+        if not is_best and is_same_model and before.tuned_on != given.predict_file:
+            base.say_threshold(THRESHOLD, before.null_score_diff_threshold, threshold, kept=True)
+            return
+        if before is not None and not is_best:
+            base.say_threshold(THRESHOLD, before.null_score_diff_threshold, threshold)
+        folder.write_threshold(NoAnswerThreshold(threshold, given.predict_file, named))
 
     def check_thresholds(self, prefixes):
-        """Raises UserError for a damaged threshold file, otherwise read only at the end."""
+        """Raises UserError for a damaged threshold file, which later steps would read too late."""
         if self.task.has_negatives and self.task.options.null_score_diff_threshold is None:
             for directory in (self.output_dir, *map(os.path.dirname, prefixes)):
                 _ = RunDirectory(directory).threshold

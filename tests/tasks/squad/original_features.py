@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Our features of SQuAD in the form of the original's, to be compared with its figures."""
+"""Our features of SQuAD in the form of the original's, to be compared with its metrics."""
 
 from albert_tf.tasks.squad import features as squad_features
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from albert_tf.tasks.squad import alignment as squad_alignment
 from albert_tf.text.tokenization import WORD_START, FullTokenizer
-from tests import GOLDEN
+from tests import tiny
 
-TOKENIZER = FullTokenizer(spm_model_file=str(GOLDEN / "tokenization" / "spm_uncased.model"))
+TOKENIZER = FullTokenizer(spm_model_file=str(tiny.VOCABULARY))
 WORDS = st.text(string.ascii_lowercase, min_size=1, max_size=12)
 ODD = st.sampled_from(["", " ", "  ", "é", "ﬁ", "日本", "🙂", "\u200b", "``", "1,990", "İ", "\x07"])
 

@@ -14,7 +14,7 @@ from albert_tf.tasks.squad import features as squad_features
 from albert_tf.tasks.squad import questions as squad_questions
 from albert_tf.tasks.squad.features import WindowSettings
 from albert_tf.text.tokenization import FullTokenizer
-from tests import GOLDEN, read_arrays
+from tests import GOLDEN, read_arrays, tiny
 from tests.tasks.squad.original_features import original_features
 
 POSTPROCESS = GOLDEN / "finetune" / "squad_postprocess"
@@ -39,7 +39,7 @@ def dev(tokenizer):
 
     @functools.cache
     def convert(version, window="L64_S24_Q12"):
-        path = GOLDEN / "finetune" / "squad_data" / f"dev_{version}.json"
+        path = tiny.SQUAD_DATA / f"dev_{version}.json"
         examples = squad_questions.read_examples(str(path), training=False)
         settings = WindowSettings(*WINDOWS[window])
         return examples, squad_features.convert_examples(examples, tokenizer, settings, False)
@@ -100,7 +100,7 @@ def test_v2_files_are_the_originals(dev):
 
 def reference(examples, features, runs, n_best, longest, pairs_of, empty):
     """N-best texts and scores of each question, pair by pair as the specification words it."""
-    processor = FullTokenizer(spm_model_file=str(GOLDEN / "tokenization" / "spm_uncased.model"))
+    processor = FullTokenizer(spm_model_file=str(tiny.VOCABULARY))
     scores = {}
     windows = list(original_features(features, processor))
     for run in runs:

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes a loaded model as a directory that `albert_tf.load`, predict.py and the scripts read."""
+
+import os
+
+from albert_tf import files, state
+from albert_tf.checkpoints import name_table, run_directory, source, writers
+from albert_tf.checkpoints.run_directory import FinetunedTask
+from albert_tf.config import CONFIG_FILE
+from albert_tf.errors import UserError
+from albert_tf.model import heads
+from albert_tf.tasks import multi_label, ner, race
+from albert_tf.tasks.squad import squad
+
+_TASK_OF_MODEL = {  # class of a model that was trained with `fit` -> name of its task
+    heads.ClassificationModel: "tsv",
+    heads.TokenClassificationModel: ner.NerTask.name,
+    heads.MultipleChoiceModel: race.RaceTask.name,
+}
+
+
+def kind_of(model, labels):
+    """The FinetunedTask of a model that was trained with `fit`; None if its variables tell it.
+
+    Args:
+        model: one of albert_tf.heads.
+        labels: sequence of str, its classes; None for one output, which is a score.
+
+    Raises:
+        UserError: the labels do not fit the model.
+    """
+    name = _TASK_OF_MODEL.get(type(model))
+    if name is None:
+        if labels is not None:
+            raise UserError(f"labels: a {type(model).__name__} has no classes")
+        return None
+    if name == race.RaceTask.name:
+        return FinetunedTask(name, race.labels_of(model.choices))
+    outputs = model.classifier.bias.shape[0]
+    if len(labels or ("score",)) != outputs:
+        raise UserError(
+            f"the model has {outputs} outputs: give the label of each as labels=[...]. Received: "
+            f"{labels and list(labels)}"
+        )
+    return FinetunedTask(name, labels and tuple(map(str, labels)))
+
+
+def save(directory, model, config, text, kind, *, task=None, record=None, absent=()):
+    """Writes weights, config, vocabulary, task, thresholds and settings of the text.
+
+    Args:
+        directory: str, a new or empty directory.
+        model: AlbertModel, or one of albert_tf.heads.
+        config: AlbertConfig.
+        text: TextInput.
+        kind: FinetunedTask or None.
+        task: tasks.base.Task or None, whose threshold is kept.
+        record: RunSettings of the source, or None.
+        absent: collection of str, parts that the model does not really have.
+
+    Raises:
+        UserError: the directory is not empty or cannot be written.
+    """
+    if getattr(task, "reads_cls", False):
+        raise UserError(
+            "save: the model reads at [CLS] that there is no answer, as those of transformers do, "
+            "and its directory shows this: copy that directory"
+        )
+    if os.path.isdir(directory) and os.listdir(directory):
+        raise UserError(f"save: {directory} is not empty: give a new directory")
+    files.check_writable(os.path.dirname(directory.rstrip("/")) or ".", "directory")
+    tokenizer = text.tokenizer
+    name = "spiece.model" if tokenizer.is_sentencepiece else "vocab.txt"
+    path = os.path.join(os.path.abspath(directory), name)
+    flag, sha256 = source.vocabulary_flag(name), run_directory.sha256(tokenizer.path)
+    lengths = tokenizer.casing | {"max_seq_length": text.max_seq_length}
+    settings = run_directory.RunSettings(
+        flags=record.flags if record and task else {},
+        config=config.to_dict(),
+        text=(record.text if record and task else {}) | lengths,
+        vocabulary=run_directory.Vocabulary(flag, path, sha256),
+    )
+    parts = name_table.HEAD_NAMES | {"pooler": name_table.POOLER}
+    left_out = {each for part in absent for each in parts[part]}
+    named = name_table.named_variables(model).items()
+    tensors = {name: variable.numpy() for name, variable in named if name not in left_out}
+    with files.replacing_directory(directory) as temporary:
+        folder = run_directory.RunDirectory(temporary)
+        writers.write(folder.file(run_directory.BEST), tensors, "tf2")
+        files.write_text(folder.file(CONFIG_FILE), config.to_json_string())
+        with files.writing(folder.file(name)) as file:
+            file.write(files.read_bytes(tokenizer.path))
+        state.write(folder.file(run_directory.SETTINGS), settings)
+        if kind:
+            folder.write_task(kind)
+        if isinstance(task, multi_label.MultiLabelTask):
+            threshold = multi_label.LabelThreshold(task.served_threshold(None))
+            state.write(folder.file(threshold.FILE), threshold)
+        if isinstance(task, squad.SquadV2Task):
+            threshold = task.options.null_score_diff_threshold
+            folder.write_threshold(run_directory.NoAnswerThreshold(threshold or 0.0, ""))

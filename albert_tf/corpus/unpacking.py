@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads files of text by what they contain: compressed or plain, in UTF-8, UTF-16 or UTF-32.
+
+The first bytes of a file tell its kind, and not its name. A file that holds no text by itself, such
+as an archive, is refused by the name of its kind.
+"""
+
+import bz2
+import codecs
+import contextlib
+import gzip
+import itertools
+import lzma
+import re
+import tarfile
+import zlib
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from albert_tf import errors, files
+from albert_tf.errors import UserError
+
+_BLOCK_BYTES = 1 << 18
+_HEAD_BYTES = 1 << 14  # of some lines, which tell the encoding; a tar header has 512
+_TAR, _TABLE = "unpack it, and give the files in it", "write its texts as lines or as JSON lines"
+_UNPACK = "unpack it, or compress it with gzip, bzip2, xz or Zstandard"
+
+
+def _open_zstd(file):
+    return errors.import_extra("backports.zstd", "a file compressed by Zstandard").open(file)
+
+
+class _Packing(NamedTuple):
+    """A kind of compression: its name, how its files begin, and a function that opens them."""
+
+    name: str
+    begins: re.Pattern
+    open: callable
+
+
+_PACKINGS = (
+    _Packing("gzip", re.compile(rb"\x1f\x8b\x08"), gzip.open),
+    _Packing("bzip2", re.compile(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)"), bz2.open),
+    _Packing("xz", re.compile(rb"\xfd7zXZ\0|\x5d\0\0"), lzma.open),
+    _Packing("Zstandard", re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18"), _open_zstd),
+)
+_OTHERS = (  # kinds that are refused: how they begin, what they are, and what to do
+    (re.compile(rb"PK(\x03\x04|\x05\x06|\x07\x08)"), "a ZIP archive, or a document in one", _TAR),
+    (re.compile(rb"7z\xbc\xaf\x27\x1c"), "a 7-Zip archive", _TAR),
+    (re.compile(rb"Rar!\x1a\x07"), "a RAR archive", _TAR),
+    (re.compile(rb"!<arch>\n"), "an ar archive", _TAR),
+    (re.compile(rb"07070[127][\da-fA-F]{50}|\xc7\x71|\x71\xc7"), "a cpio archive", _TAR),
+    (re.compile(rb"PAR1[\x15\x19\x1c]"), "a Parquet table", _TABLE),
+    (re.compile(rb"ARROW1\0\0|\xff{4}.{4}\x10\0{3}", re.DOTALL), "an Arrow table", _TABLE),
+    (re.compile(rb"\x89HDF\r\n\x1a\n"), "an HDF5 file", _TABLE),
+    (re.compile(rb"SQLite format 3\0"), "an SQLite database", _TABLE),
+    (re.compile(rb"Obj\x01"), "an Avro table", _TABLE),
+    (re.compile(rb"ORC[\x00-\x1f]"), "an ORC table", _TABLE),
+    (re.compile(rb"\{\\rtf\d"), "a document in RTF", "save its text"),
+    (re.compile(rb"%PDF-\d\.\d"), "a PDF document", "extract its text, such as with pdftotext"),
+    (re.compile(rb"\xd0\xcf\x11\xe0\xa1\xb1"), "a document of an office program", "save its text"),
+    (re.compile(rb"\x04\x22\x4d\x18"), "compressed by LZ4", _UNPACK),
+    (re.compile(rb"\xff\x06\0\0sNaPpY"), "compressed by Snappy", _UNPACK),
+    (re.compile(rb"LZIP\x01"), "compressed by lzip", _UNPACK),
+    (re.compile(rb"\x1f[\x9d\xa0]"), "compressed by compress", _UNPACK),
+)
+
+
+def is_packed(path):
+    """Whether a file is compressed.
+
+    Raises:
+        UserError: the file cannot be read.
+    """
+    with _reading(path), tf.io.gfile.GFile(path, "rb") as file:
+        return _packing(file.read(_HEAD_BYTES)) is not None
+
+
+def blocks(path):
+    """Yields the text of a file in UTF-8, unpacked if it is compressed.
+
+    Args:
+        path: str.
+
+    Raises:
+        UserError: the file cannot be read or unpacked, or is of a kind that holds no text.
+    """
+    with _reading(path), contextlib.ExitStack() as stack:
+        file = stack.enter_context(tf.io.gfile.GFile(path, "rb"))
+        head = file.read(_HEAD_BYTES)
+        if packing := _packing(head):
+            file.seek(0)
+            file = stack.enter_context(packing.open(file))
+            head = file.read(_HEAD_BYTES)
+            if inner := _packing(head):
+                raise UserError(
+                    f"{path} is compressed by {packing.name} and {inner.name}: unpack it once"
+                )
+        encoding = _encoding(path, head)
+        starts = range(0, len(head), _BLOCK_BYTES)
+        parts = itertools.chain(
+            (head[start : start + _BLOCK_BYTES] for start in starts),
+            iter(lambda: file.read(_BLOCK_BYTES), b""),
+        )
+        yield from parts if encoding == "utf-8" else _as_utf8(path, parts, encoding)
+
+
+@contextlib.contextmanager
+def _reading(path):
+    """Raises UserError in place of the errors of reading and unpacking a file."""
+    try:
+        yield
+    except tf.errors.OpError as error:
+        raise UserError(f"{path} cannot be read: {error.message}") from error
+    except UserError:
+        raise
+    except Exception as error:
+        is_of_zstd = type(error).__name__ == "ZstdError"  # of a package that may be absent
+        if is_of_zstd or isinstance(error, (OSError, EOFError, zlib.error, lzma.LZMAError)):
+            raise UserError(f"{path} cannot be unpacked: {error}") from error
+        raise
+
+
+def _packing(head):
+    """The _Packing of a file that begins so; None if it is not compressed."""
+    return next((packing for packing in _PACKINGS if packing.begins.match(head)), None)
+
+
+def _encoding(path, head):
+    """The encoding of text that begins so, as of `files.encoding_of`.
+
+    Raises:
+        UserError: it is of a kind that holds no text by itself.
+    """
+    for begins, name, remedy in _OTHERS:
+        if begins.match(head):
+            raise UserError(f"{path} is {name} and not a text: {remedy}")
+    with contextlib.suppress(tarfile.HeaderError):  # a header has a checksum
+        tarfile.TarInfo.frombuf(head[: tarfile.BLOCKSIZE], "utf-8", "surrogateescape")
+        raise UserError(f"{path} is a tar archive and not a text: {_TAR}")
+    encoding = files.encoding_of(head)
+    if not encoding:
+        raise UserError(f"{path} is full of control characters, so it is no text: {_TABLE}")
+    return encoding
+
+
+def _as_utf8(path, parts, encoding):
+    """Yields text in UTF-16 or UTF-32 as UTF-8; half characters become bytes that are not UTF-8."""
+    decoder = codecs.getincrementaldecoder(encoding)("surrogatepass")
+    try:
+        for part in parts:
+            yield decoder.decode(part).encode("utf-8", "surrogatepass")
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is not {encoding.upper()}: {error.reason}") from error

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fits the weights of a model to another vocabulary, so that training can go on with new pieces.
+
+Pieces that both vocabularies have keep their embedding and output bias. A new piece starts from the
+mean of its parts in the old vocabulary; all other weights stay as they are.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from albert_tf.errors import UserError
+from albert_tf.text import tokenization
+
+_SPACE = "▁"  # where a word starts, in SentencePiece
+
+OF_PIECES = ("bert/embeddings/word_embeddings", "cls/predictions/output_bias")
+
+
+class Change(NamedTuple):
+    """How the pieces of a new vocabulary come from an old one.
+
+    Attributes:
+        parts: list, for each new id the list of the old ids whose mean it starts from.
+        copied: list of str, pieces that both vocabularies have.
+        new: list of str, pieces that start from the mean of their parts.
+        without_parts: list of str, new pieces with no known part, which start from the mean of all
+            pieces.
+        dropped: list of str, pieces that only the old vocabulary has.
+    """
+
+    parts: list
+    copied: list
+    new: list
+    without_parts: list
+    dropped: list
+
+
+def compare(old, new):
+    """Compares two vocabularies piece by piece.
+
+    Args:
+        old: FullTokenizer of the model.
+        new: FullTokenizer with the new vocabulary, of the same kind.
+
+    Returns:
+        Change.
+
+    Raises:
+        UserError: the vocabularies differ in kind or clean-up, or the new one lacks a special
+            piece.
+    """
+    if old.is_sentencepiece != new.is_sentencepiece:
+        kinds = [
+            "a SentencePiece model" if tokenizer.is_sentencepiece else "a WordPiece vocabulary"
+            for tokenizer in (new, old)
+        ]
+        raise UserError(
+            f"{new.path} is {kinds[0]}, and the model has {kinds[1]}, {old.path}, whose pieces are "
+            "written in another way: give a vocabulary of the model's kind"
+        )
+    if old.clean_up != new.clean_up:
+        raise UserError(
+            f"the text of {new.path} is cleaned up with {new.clean_up}, and that of the model with "
+            f"{old.clean_up}: train the vocabulary with the model's casing, accents and "
+            "normalization"
+        )
+    new.special_ids(with_mask="[MASK]" in old.vocab)
+    change = Change([], [], [], [], [piece for piece in old.vocab if piece not in new.vocab])
+    for piece in new.vocab:
+        is_known = piece in old.vocab
+        ids = [old.vocab[piece]] if is_known else _parts(piece, old)
+        (change.copied if is_known else change.new if ids else change.without_parts).append(piece)
+        change.parts.append(ids or [*old.inv_vocab])
+    return change
+
+
+def apply(tensors, change):
+    """Weights of a model for the new vocabulary.
+
+    Args:
+        tensors: dict of original name -> array.
+        change: Change.
+
+    Returns:
+        dict of original name -> array.
+    """
+    return tensors | {
+        name: np.stack([tensors[name][ids].mean(axis=0) for ids in change.parts])
+        for name in OF_PIECES
+        if name in tensors
+    }
+
+
+def _parts(piece, old):
+    """Ids of the old pieces that spell a new piece, without unknown ones."""
+    if old.is_sentencepiece:
+        parts = old.tokenize(piece.replace(_SPACE, " "))
+        if parts and not piece.startswith(_SPACE):
+            # The tokenizer takes the text for the start of a word, and the piece goes on with one.
+            inner = parts[0].removeprefix(_SPACE)
+            parts[0] = inner if inner in old.vocab or not inner else parts[0]
+    else:  # greedy from the left, so the first part may start with "##" too
+        parts = tokenization.wordpieces(piece, old.vocab)
+    known = [part for part in parts if part in old.vocab and part != tokenization.UNKNOWN]
+    return [] if known == [_SPACE] else [old.vocab[part] for part in known]

@@ -1,0 +1,303 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Decides what a command means: from typed flags, the source of its weights and a run's record.
+
+The result is one frozen value, in which each setting has an origin. The rules are columns of the
+options (`options.option`), and a mistake is one of three sentences: an option *does nothing*,
+*contradicts* a file, or *is missing*.
+"""
+
+import dataclasses
+import json
+import types
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from albert_tf import options
+from albert_tf.errors import UserError
+
+TYPED, RECORD, SOURCE, DEFAULT = "typed", "record", "source", "default"  # origins
+# Argument of albert_tf.load -> flag, where the names differ.
+_FLAGS = {"task": "task_name", "config": "albert_config_file"}
+
+
+def as_flag(name, value=None):
+    """Formats a setting for scripts: `--do_lower_case=false`; only its name if value is None."""
+    flag = f"--{_FLAGS.get(name, name)}"
+    if isinstance(value, list | tuple):
+        value = ",".join(map(str, value))
+    elif not isinstance(value, str | None):
+        value = str(value) if isinstance(value, float) else json.dumps(value)
+    return flag if value is None else f"{flag}={value}"
+
+
+def as_argument(name, value=None):
+    """Formats a setting for Python: `do_lower_case=False`; only its name if value is None."""
+    name = {flag: argument for argument, flag in _FLAGS.items()}.get(name, name)
+    return name if value is None else f"{name}={value!r}"
+
+
+class Fact(NamedTuple):
+    """What a file says of a setting.
+
+    Attributes:
+        value: the value; None if there is none.
+        where: str, the file or directory.
+        origin: str, RECORD or SOURCE.
+        key: what is compared in place of the value, such as the hash of a file; None for the value.
+        binds: bool, whether a typed value must agree.
+    """
+
+    value: Any
+    where: str
+    origin: str = RECORD
+    key: Any = None
+    binds: bool = True
+
+
+class Setting(NamedTuple):
+    """A value and its origin: TYPED, RECORD, SOURCE or DEFAULT."""
+
+    value: Any
+    origin: str
+
+
+class Row(NamedTuple):
+    """An option of a command: its name, its default there, and the columns of `options.option`."""
+
+    name: str
+    default: Any
+    columns: Mapping
+
+
+@dataclasses.dataclass(frozen=True)
+class Resolved:
+    """The settings of a command. Each is an attribute.
+
+    Attributes:
+        rows: mapping of name -> Row.
+        settings: mapping of name -> Setting.
+        facts: mapping of name -> Fact, with which they agree.
+        notes: tuple of str, lines on typed values that are not read.
+    """
+
+    rows: Mapping
+    settings: Mapping
+    facts: Mapping = dataclasses.field(default_factory=dict)
+    notes: tuple = ()
+
+    def __getattr__(self, name):
+        settings = self.__dict__.get("settings", {})
+        if name not in settings:
+            raise AttributeError(f"this command has no option {name}")
+        return settings[name].value
+
+    def __contains__(self, name):
+        return name in self.settings
+
+    def get(self, name):
+        """The value of an option; None if the command has no such option."""
+        return self.settings[name].value if name in self.settings else None
+
+    def origin(self, name):
+        """Where a value comes from: TYPED, RECORD, SOURCE or DEFAULT."""
+        return self.settings[name].origin
+
+    def typed(self, *names):
+        """Values of those of the named options (of all without names) that were typed: dict."""
+        chosen = [name for name in names or self.settings if name in self]
+        return {name: self.get(name) for name in chosen if self.origin(name) == TYPED}
+
+    def is_read(self, name):
+        """Whether an option has an effect here (bool)."""
+        return not _unmet(self.rows[name].columns["read_by"], self.settings)
+
+    def with_typed(self, **values):
+        """The settings with other typed values, before any fact is known."""
+        return resolve(self.rows, self.typed() | values)
+
+    def without(self, *names):
+        """The settings without some typed values, before any fact is known."""
+        typed = {name: value for name, value in self.typed().items() if name not in names}
+        return resolve(self.rows, typed)
+
+    def values_of(self, kind, **others):
+        """Makes a dataclass from the settings with the names of its fields, and other values."""
+        names = {field.name for field in dataclasses.fields(kind)} - others.keys()
+        return kind(**{name: self.get(name) for name in names if name in self}, **others)
+
+    def effective(self):
+        """Settings that have a value and an effect: dict in the order of the names."""
+        values = {name: self.get(name) for name in sorted(self.settings)}
+        return {
+            name: value
+            for name, value in values.items()
+            if value is not None
+            and value == value  # JSON has no nan
+            and self.rows[name].columns["heading"] != options.NO_EFFECT
+            and self.is_read(name)
+        }
+
+
+def resolve(
+    rows, typed, facts=None, *, key=None, shown=as_flag, remedy="leave it out", may_differ=()
+):
+    """Decides the settings of a command.
+
+    Args:
+        rows: mapping of name -> Row.
+        typed: mapping of name -> value, of options that the user gave.
+        facts: mapping of name -> Fact or None; None while source and record are not known.
+        key: callable, (name, value) -> what is compared with the key of a Fact; by default the
+            value.
+        shown: callable, `as_flag` or `as_argument`.
+        remedy: str, end of the message on contradictions.
+        may_differ: collection of str, names of typed values that may contradict facts.
+
+    Returns:
+        Resolved.
+
+    Raises:
+        UserError: an option does nothing, contradicts a file or is missing.
+    """
+    known = {name: fact for name, fact in (facts or {}).items() if fact and name in rows}
+    # An empty path of what a source tells, as of an unset variable, is not given.
+    typed = {
+        name: value
+        for name, value in typed.items()
+        if value != "" or name not in known or not rows[name].columns["path"]
+    }
+    settings, notes = {}, []
+    for name, row in rows.items():
+        fact, rule = known.get(name), row.columns["on_record"]
+        if fact is None or rule == "free":
+            origin = TYPED if name in typed else DEFAULT
+            settings[name] = Setting(typed.get(name, row.default), origin)
+        elif name in typed and rule != "start":
+            settings[name] = Setting(typed[name], TYPED)
+        else:
+            settings[name] = Setting(fact.value, fact.origin)
+    for name in [name for name in typed if _differs(typed[name], rows[name].default)]:
+        unmet = _unmet(rows[name].columns["read_by"], settings)
+        if unmet:
+            sentence = f"{shown(name, typed[name])} does nothing {_described(unmet, settings)}"
+            if not unmet.startswith("~"):
+                raise UserError(f"{sentence}: leave it out")
+            notes.append(sentence)
+    compared = {
+        name: typed[name]
+        for name in typed
+        if rows[name].columns["on_record"] == "equal"
+        and name not in may_differ
+        and not _unmet(rows[name].columns["read_by"], settings)
+    }
+    found = contradictions(compared, known, key=key, shown=shown)
+    if found:
+        raise UserError(f"{'; '.join(found)}: {remedy}")
+    for name, row in rows.items():
+        required = row.columns["required"]
+        if isinstance(required, str) and settings[name].value in (None, ""):
+            wanting = [n for n in required.split("|") if n in settings and settings[n].value]
+            if wanting and (facts is not None or row.columns["on_record"] == "free"):
+                raise UserError(f"{shown(name)} is missing: {shown(wanting[0])} needs it")
+    return Resolved(rows, types.MappingProxyType(settings), known, tuple(notes))
+
+
+def contradictions(values, facts, *, key=None, shown=as_flag):
+    """Sentences on values that facts contradict: list of str.
+
+    Args:
+        values: mapping of name -> value.
+        facts: mapping of name -> Fact.
+        key: callable or None, as of `resolve`.
+        shown: callable, as of `resolve`.
+    """
+    sentences = []
+    for name, value in values.items():
+        fact = facts.get(name)
+        if fact is None or not fact.binds:
+            continue
+        ours = _plain(key(name, value) if key else value)
+        theirs = _plain(fact.value if fact.key is None else fact.key)
+        if ours == theirs:
+            continue
+        said = shown(name, fact.value) if fact.value is not None else f"no {shown(name)}"
+        if isinstance(theirs, dict):
+            different = [key for key in theirs if ours.get(key) != theirs[key]]
+            if not different:
+                continue
+            value = value if isinstance(value, str) else None
+            said = ", ".join(f"{key}={ours.get(key)} and not {theirs[key]}" for key in different)
+            sentences.append(f"{shown(name, value)} contradicts {fact.where}: it has {said}")
+            continue
+        sentences.append(f"{shown(name, value)} contradicts {fact.where}, which has {said}")
+    return sentences
+
+
+def agreed(rows, typed, all_facts):
+    """Merges the facts of several sources that a command uses together.
+
+    Raises:
+        UserError: two of them differ, in a setting that is not typed or has to be equal.
+    """
+    merged = {}
+    for facts in all_facts:
+        for name, fact in facts.items():
+            first = merged.setdefault(name, fact)
+            rule = rows[name].columns["on_record"] if name in rows else "free"
+            decides = rule == "equal" or (rule == "follow" and name not in typed)
+            if not decides or not contradictions({name: first.key or first.value}, {name: fact}):
+                continue
+            remedy = "models of an ensemble must agree" if rule == "equal" else f"give --{name}"
+            raise UserError(
+                f"{first.where} has {as_flag(name, first.value)} and {fact.where} "
+                f"{as_flag(name, fact.value)}: {remedy}"
+            )
+    return merged
+
+
+def _plain(value):
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _differs(value, default):
+    """Whether a value is not the default; nan is like any other nan."""
+    return _plain(value) != _plain(default) and value == value
+
+
+# --- Conditions ----------------------------------------------------------------------------------
+
+
+def _unmet(read_by, settings):
+    """The first condition of `read_by` that does not hold; None if the option is read."""
+    return next((text for text in (read_by or "").split() if not _holds(text, settings)), None)
+
+
+def _holds(condition, settings):
+    """Whether one of the alternatives of a condition holds, or is about what is not known."""
+    return any(_one_holds(text, settings) for text in condition.strip("~").split("|"))
+
+
+def _one_holds(text, settings):
+    name, is_about_value, values = text.removeprefix("!").partition("=")
+    name, negated = name.removesuffix("!"), "!" in text
+    if name not in settings or (is_about_value and settings[name].value is None):
+        return True
+    value, origin = settings[name]
+    if is_about_value:
+        return (str(value).lower() in values.split(",")) != negated
+    is_given = bool(value) or (value == "" and origin == TYPED)
+    return is_given != negated
+
+
+def _described(condition, settings):
+    """A condition that does not hold, for a message."""
+    parts = []
+    for text in condition.strip("~").split("|"):
+        name, is_about_value, values = text.removeprefix("!").partition("=")
+        name = name.removesuffix("!")
+        if is_about_value:
+            wanted = "" if "!" in text else f"; it is for --{name}={values.replace(',', ' or ')}"
+            parts.append(f"with {as_flag(name, settings[name].value)}{wanted}")
+        else:
+            parts.append(f"{'with' if '!' in text else 'without'} --{name}")
+    return " or ".join(parts)

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a training should know about its data: counts of rows, texts and pieces, and warnings."""
+
+import numpy as np
+
+from albert_tf.text.tokenization import UNKNOWN
+
+_LENGTH = "length "  # with a number of pieces: key of counts
+_LEFT_OUT = ("left_out", "other_labels", "comments", "skipped")  # keys of counts
+_RARE = 0.05  # a class with a smaller share is rare
+
+# name -> share of the rows (of `unknown`, of the pieces) from which on the line is a warning; what
+# there is; what to do about it
+_LIMITS = {
+    "empty": (0.01, "have no text", "remove them, or check the columns"),
+    "repeated": (0.1, "repeat the text of an earlier one", "leave out duplicates"),
+    "in_train": (
+        0.01,
+        "stand in the training set too",
+        "the metrics look better than they are: remove them from one of the two",
+    ),
+    "cut": (
+        0.05,
+        "are longer than --max_seq_length={max_seq_length} and are cut",
+        "raise --max_seq_length: {length_of_99_percent} would cut 1% of them",
+    ),
+    "unknown": (
+        0.02,
+        "are unknown to the vocabulary",
+        "check --do_lower_case and --strip_accents, or take a model for this language",
+    ),
+}
+
+
+def add_texts(counts, texts):
+    """Counts rows, empty ones, and those that repeat an earlier one.
+
+    Args:
+        counts: Counter.
+        texts: list of tuples of str, the texts of each row.
+    """
+    counts["rows"] = len(texts)
+    counts["empty"] = sum(not any(text.strip() for text in row) for row in texts)
+    counts["repeated"] = len(texts) - len({*texts})
+
+
+def add_lengths(counts, lengths):
+    """Counts sequences by their length before they are cut: an iterable of int, in pieces."""
+    counts.update(f"{_LENGTH}{length}" for length in lengths)
+
+
+def add_pieces(counts, arrays, tokenizer):
+    """Counts pieces, and unknown ones, of arrays of records."""
+    (unknown,) = tokenizer.convert_tokens_to_ids([UNKNOWN])
+    is_piece = arrays["input_mask"] > 0
+    counts["pieces"] += int(is_piece.sum())
+    counts["unknown"] += int(((arrays["input_ids"] == unknown) & is_piece).sum())
+
+
+def of_split(counts, max_seq_length, train_texts=None, texts=()):
+    """The report on a split: dict for JSON.
+
+    Args:
+        counts: Counter, filled by the functions of this module and by the reading.
+        max_seq_length: int.
+        train_texts: set of tuples of str, the texts of the training set; None for that set itself.
+        texts: list of tuples of str, of this split.
+    """
+    found = {name: counts[name] for name in ("rows", "empty", "repeated", "pieces", "unknown")}
+    lengths = {
+        int(name.removeprefix(_LENGTH)): count
+        for name, count in counts.items()
+        if name.startswith(_LENGTH)
+    }
+    if lengths:
+        ordered = np.array(sorted(lengths))
+        shares = np.cumsum([lengths[length] for length in ordered]) / sum(lengths.values())
+        found |= {
+            "sequences": sum(lengths.values()),
+            "cut": sum(count for length, count in lengths.items() if length > max_seq_length),
+            "length_of_99_percent": int(ordered[np.searchsorted(shares, 0.99)]),
+            "max_seq_length": max_seq_length,
+        }
+    if train_texts is not None:
+        found["in_train"] = sum(any(row) and row in train_texts for row in texts)
+    left_out = {name: counts[name] for name in _LEFT_OUT if counts[name]}
+    return found | ({"left_out": left_out} if left_out else {})
+
+
+def lines_of(split, report, unit):
+    """Lines to print on a split, warnings among them: list of str.
+
+    Args:
+        split: str, its name.
+        report: dict, of `of_split`.
+        unit: str, what a row is.
+    """
+    lines = []
+    for name, (limit, state, remedy) in _LIMITS.items():
+        count = report.get(name, 0)
+        all_ = {"unknown": "pieces", "cut": "sequences"}.get(name, "rows")
+        whole, what = report.get(all_, 0), unit if all_ == "rows" else all_
+        if count:
+            line = f"{split}: {count:,} of {whole:,} {what} {state.format(**report)}"
+            is_much = count > limit * whole
+            lines.append(f"Warning: {line}: {remedy.format(**report)}" if is_much else line)
+    return lines
+
+
+def say(reports, unit, counts):
+    """Prints the reports, and returns them with the counts of the classes.
+
+    Args:
+        reports: dict from the name of a split to its report.
+        unit: str, what a row is.
+        counts: dict from label to its count in the training set; empty to say nothing.
+    """
+    lines = [line for split, found in reports.items() for line in lines_of(split, found, unit)]
+    for line in [*lines, *lines_on_classes(counts)]:
+        print(line)
+    return reports | ({"classes": counts} if counts else {})
+
+
+def lines_on_classes(counts):
+    """Warnings about classes without examples and rare ones: list of str.
+
+    Args:
+        counts: dict from label to its count in the training set.
+    """
+    total, lines = sum(counts.values()), []
+    absent = [label for label, count in counts.items() if not count]
+    rare = [label for label, count in counts.items() if 0 < count < _RARE * total]
+    if absent:
+        lines.append(f"Warning: the training set has no example of {', '.join(absent[:10])}")
+    if rare and len(counts) < 1 / _RARE:
+        lines.append(
+            f"Warning: less than {_RARE:.0%} of the examples are {', '.join(rare[:10])}: a model "
+            "may never predict these. Look at macro_f1; --class_weights=balanced and "
+            "--best_metric=macro_f1 help"
+        )
+    return lines

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tasks by name, as flags and the directories of runs have it."""
+
+import math
+
+from albert_tf import options
+from albert_tf.checkpoints.run_directory import FinetunedTask
+from albert_tf.errors import UserError
+from albert_tf.tasks import classification, glue, multi_label, ner, race
+from albert_tf.tasks.squad import squad
+from albert_tf.text.sequences import NUM_SPECIALS
+
+REGRESSION = "regression"
+OF_WORDS = ner.NerTask.name
+LENGTH_OF_SQUAD = 384  # as run_squad.py has it
+
+
+# --- For flags -----------------------------------------------------------------------------------
+
+
+def data_set(settings, text):
+    """Makes the data set of a task of run_classifier.py.
+
+    Args:
+        settings: resolve.Resolved, of its options.
+        text: TextInput.
+
+    Returns:
+        tasks.base.DataSet.
+
+    Raises:
+        UserError: the columns do not fit the task, or the labels cannot be read.
+    """
+    output_dir, data_dir = settings.output_dir, settings.data_dir or ""
+    directories = data_dir, output_dir, settings.cached_dir or output_dir
+    name = settings.task_name.lower()
+    if name == OF_WORDS:
+        is_given = settings.origin("text_column") != "default"
+        columns = ner.Columns(
+            *(glue.columns(settings.text_column) if is_given else [None]),
+            *(glue.columns(settings.label_column) or [None]),
+        )
+        labels = ner.find_labels(data_dir, settings.labels, columns)
+        return ner.NerData(ner.NerTask(labels, text), *directories, columns=columns)
+    task = _task_of_texts(name, settings, text)
+    return classification.GlueData(
+        task,
+        *directories,
+        row=task.row,
+        submission_dir=settings.glue_submission_dir,
+        shuffle_buffer_size=settings.shuffle_buffer_size,
+    )
+
+
+def _task_of_texts(name, settings, text):
+    """Makes the task of GLUE, or of one's own texts with labels."""
+    if name not in options.OWN_FILES:
+        row = glue.find_task(name)
+    else:
+        _check_text_column(settings)
+        row = glue.tsv_task(
+            *(settings.text_column, settings.text_pair_column, settings.label_column),
+            *(settings.labels, settings.regression, settings.data_dir or ""),
+            multi_label=name == multi_label.NAME,
+            delimiter=settings.delimiter,
+            header=settings.header,
+            skip_other_labels=settings.skip_other_labels,
+        )
+    if name == multi_label.NAME:
+        places = {"directory": settings.output_dir, "given": settings.init_checkpoint}
+        return multi_label.MultiLabelTask(name, row, text, **places)
+    threshold = settings.threshold_to_export
+    threshold = None if math.isnan(threshold) else threshold
+    return classification.ClassificationTask(name, row, text, threshold)
+
+
+def _check_text_column(settings):
+    """Raises UserError if columns have names and the text is the first by default, often an id."""
+    others = settings.typed("text_pair_column", "label_column")
+    named = [
+        f"--{name}={value}" for name, value in others.items() if value and not _is_number(value)
+    ]
+    if named and settings.origin("text_column") == "default":
+        raise UserError(
+            f"{' '.join(named)}: the columns have names, so give --text_column too, the name of "
+            "the column with the text"
+        )
+
+
+def _is_number(columns):
+    """Whether a column, or several with commas between them, are given by number."""
+    return columns.replace(",", "").isdecimal()
+
+
+# --- For the directory of a run ------------------------------------------------------------------
+
+
+def find_kind(name, given_labels, shown):
+    """The FinetunedTask of a name that a caller gives; None if its labels are not known.
+
+    Args:
+        name: str, in any case.
+        given_labels: tuple of str or None, which must be those of the task.
+        shown: callable, `resolve.as_flag` or `resolve.as_argument`.
+
+    Raises:
+        UserError: there is no such task, or it has other labels.
+    """
+    if name in ("tsv", OF_WORDS, multi_label.NAME):
+        return None
+    fixed = {REGRESSION: None, race.RaceTask.name: race.labels_of(race.NUM_OPTIONS)}
+    if name == race.RaceTask.name and given_labels:
+        fixed[name] = race.labels_of(len(given_labels))
+    options.check_task_name(name, shown("task_name", name), [*fixed])
+    labels = fixed[name] if name in fixed else glue.find_task(name).labels
+    if given_labels not in (None, labels):
+        raise UserError(
+            f"{shown('labels', list(given_labels))}, but those of {shown('task_name', name)} are "
+            f"{labels}"
+        )
+    return FinetunedTask(name, labels)
+
+
+def num_outputs(kind):
+    """Outputs of the classifier of a FinetunedTask (int)."""
+    return 1 if kind.labels is None or kind.task_name == race.RaceTask.name else len(kind.labels)
+
+
+def make_task(kind, text, found):
+    """Makes the tasks.base.Task of a checkpoint.
+
+    Args:
+        kind: FinetunedTask.
+        text: TextInput.
+        found: checkpoints.source.Source.
+    """
+    record, name = found.settings, kind.task_name
+    flags, lengths = (record.flags, record.text) if record else ({}, {})
+    if name == squad.SquadTask.name:
+        return _squad_task(text, found, flags, lengths)
+    if name == OF_WORDS:
+        return ner.NerTask(kind.labels, text)
+    if name == race.RaceTask.name:
+        longest = lengths.get("max_qa_length", options.Race.max_qa_length)
+        if longest >= text.max_seq_length - NUM_SPECIALS:  # shorter than in training
+            longest = min(text.max_seq_length // 2, text.max_seq_length - NUM_SPECIALS - 1)
+        return race.RaceTask(text, longest, choices=len(kind.labels))
+    row = glue.TASKS.get(name.lower())
+    optional = () if row or "text_column" in flags else ("text_pair",)
+    if row is None:
+        pair = "1" if optional or flags.get("text_pair_column") else None
+        is_regression, several = kind.labels is None, name == multi_label.NAME
+        row = glue.tsv_task("0", pair, None, kind.labels, is_regression, multi_label=several)
+        if several:
+            return multi_label.MultiLabelTask(
+                name, row, text, None, optional, directory=found.directory
+            )
+    return classification.ClassificationTask(name, row, text, optional_inputs=optional)
+
+
+def _squad_task(text, found, flags, lengths):
+    version, _ = squad.choose_version([found.checkpoint])
+    values = {name: flags[name] for name in version.answer_settings if name in flags}
+    values |= {n: lengths[n] for n in ("doc_stride", "max_query_length") if n in lengths}
+    if text.max_seq_length < lengths.get("max_seq_length", LENGTH_OF_SQUAD):
+        # Shorter than in training: the question must leave room, and windows must overlap.
+        longest = max(text.max_seq_length // 3, 1)
+        for name in ("doc_stride", "max_query_length"):
+            values[name] = min(values.get(name, getattr(options.Squad, name)), longest)
+    if version.has_negatives:
+        values[squad.THRESHOLD] = squad.tuned_threshold(found.directory, [found.checkpoint])
+    task = version(text, options.Squad(**values), found.directory)
+    task.reads_cls = squad.is_read_at_cls([found.checkpoint])
+    return task

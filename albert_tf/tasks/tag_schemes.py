@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Schemes of the labels of words (BIO, BIOES, BILOU, BMES, plain tags), and their metrics."""
+
+import itertools
+import re
+from typing import NamedTuple
+
+from albert_tf.errors import UserError
+
+_PREFIXED = re.compile(r"([BIOESLUM])(?:[-_](.+))?")
+
+
+class Scheme(NamedTuple):
+    """A way to label the words of spans.
+
+    Attributes:
+        name: str.
+        marks: str, the letters before the types; "" for plain tags, which are no spans.
+        as_iobes: dict from marks to those of IOBES, where they differ.
+        is_strict: bool, whether only complete spans count. Of BIO and IO, also spans that begin
+            with I count, as by conlleval.
+    """
+
+    name: str
+    marks: str
+    as_iobes: dict
+    is_strict: bool
+
+    @property
+    def expected(self):
+        """The labels that fit, for messages."""
+        return "O, " + " or ".join(f"{mark}-x" for mark in self.marks if mark != "O")
+
+    def fits(self, label):
+        """Whether a label is one of the scheme (bool)."""
+        found = _PREFIXED.fullmatch(label)
+        is_outside = label == "O"
+        return not self.marks or is_outside or bool(found and found[1] in self.marks.strip("O"))
+
+    def for_seqeval(self, label):
+        """The label as seqeval takes it: a mark of IOBES, a dash and the type."""
+        mark, type_ = _PREFIXED.fullmatch(label).groups()
+        return "O" if mark == "O" else f"{self.as_iobes.get(mark, mark)}-{type_ or '_'}"
+
+
+PLAIN = Scheme("plain tags", "", {}, False)
+SCHEMES = (
+    Scheme("BIO", "BIO", {}, False),
+    Scheme("BIOES", "BIOES", {}, True),
+    Scheme("BILOU", "BILOU", {"L": "E", "U": "S"}, True),
+    Scheme("BMES", "BMESO", {"M": "I"}, True),
+)
+
+
+def find(labels):
+    """The scheme of labels: the first one that all fit, or plain tags if few have a mark.
+
+    Args:
+        labels: iterable of str.
+
+    Raises:
+        UserError: most labels have a mark, but no scheme fits all.
+    """
+    labels = {*labels}
+    for scheme in SCHEMES:
+        if labels != {"O"} and all(map(scheme.fits, labels)):
+            return scheme
+    marked = {label for label in labels - {"O"} if _PREFIXED.fullmatch(label)}
+    if len(marked) * 2 < len(labels - {"O"}) or labels == {"O"}:
+        return PLAIN
+    closest = max(SCHEMES, key=lambda scheme: sum(map(scheme.fits, labels)))
+    wrong = [label for label in labels if not closest.fits(label)]
+    raise UserError(
+        f"labels {', '.join(sorted(wrong))} do not fit the others: a label of {closest.name} is "
+        f"{closest.expected}"
+    )
+
+
+def metrics(gold, found, scheme):
+    """Metrics of labelled sentences.
+
+    Args:
+        gold: list of lists of str.
+        found: list of lists of str, of the same lengths.
+        scheme: Scheme.
+
+    Returns:
+        dict: precision, recall and f1 of spans; of plain tags, their means over the tags, and
+        `f1_<tag>` of each tag.
+    """
+    if not scheme.marks:
+        report = _report_of_tags(gold, found, output_dict=True)
+        named = {"precision": "precision", "recall": "recall", "f1": "f1-score"}
+        tags = sorted({*itertools.chain(*gold)})
+        return {key: float(report["macro avg"][name]) for key, name in named.items()} | {
+            f"f1_{tag}": float(report[tag]["f1-score"]) for tag in tags
+        }
+    compute, options = _seqeval("precision_recall_fscore_support", scheme)
+    scores = compute(*_converted(gold, found, scheme), average="micro", zero_division=0, **options)
+    return dict(zip(("precision", "recall", "f1"), map(float, scores), strict=False))
+
+
+def report(gold, found, scheme):
+    """A table with precision, recall and F1 of each type or tag: str, "" if there is none."""
+    if not scheme.marks:
+        return _report_of_tags(gold, found)
+    if {*itertools.chain(*gold, *found)} == {"O"}:  # seqeval needs an entity
+        return ""
+    compute, options = _seqeval("classification_report", scheme)
+    return compute(*_converted(gold, found, scheme), zero_division=0, **options)
+
+
+def _report_of_tags(gold, found, **options):
+    import sklearn.metrics  # here, since it takes half a second
+
+    gold, found = [*itertools.chain(*gold)], [*itertools.chain(*found)]
+    labels = sorted({*gold})
+    return sklearn.metrics.classification_report(
+        gold, found, labels=labels, zero_division=0, **options
+    )
+
+
+def _converted(gold, found, scheme):
+    return [[list(map(scheme.for_seqeval, labels)) for labels in each] for each in (gold, found)]
+
+
+def _seqeval(name, scheme):
+    """A metric of seqeval, and its options."""
+    from seqeval import scheme as schemes
+    from seqeval.metrics import sequence_labeling, v1
+
+    if scheme.is_strict:
+        return getattr(v1, name), {"scheme": schemes.IOBES}
+    return getattr(sequence_labeling, name), {}

@@ -1,0 +1,329 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Counts what a vocabulary and its clean-up lose of a text, and says it with a remedy.
+
+The counts are sums over lines, so those of parts of a text can be added.
+"""
+
+import collections
+import re
+import unicodedata
+
+from albert_tf.errors import as_called
+from albert_tf.text.tokenization import UNKNOWN_PIECES, Cache, is_accent
+
+_SPECIAL = ("[CLS]", "[SEP]", "[MASK]", "[PAD]", "[UNK]", "<pad>", "<unk>", "<s>", "</s>")
+_SPECIAL_PATTERN = re.compile("|".join(map(re.escape, _SPECIAL)))
+_MARKUP = re.compile(
+    r"</?(?:doc|p|br|div|span|ref|a|b|i|h[1-6]|table|tr|td|ul|li|html|body)\b[^<>]*>"
+    r"|&(?:nbsp|amp|lt|gt|quot|#\d+);",
+    re.IGNORECASE,
+)
+# Lines in a form that other programs read, by the kind of the form: a pattern, and what to do.
+_FORMS = {
+    "are JSON": (
+        re.compile(r'\A\s*(?:(?:\{\s*"|\[\s*["\[{]).*[\]}],?|"[^"]*",)\s*\Z'),
+        "write the texts as plain lines, or one object on each line, which --input_format=jsonl "
+        "reads with --text_key",
+    ),
+    "have characters as numbers or codes": (
+        re.compile(
+            r"\\(?:u[\da-fA-F]{4}|x[\da-fA-F]{2})|(?:%[\dA-F]{2}|=[\dA-F]{2}){2}"
+            r"|\A(?=.*[a-z])(?=.*[A-Z])(?=.*[\d+/])[A-Za-z\d+/]{40,}={0,2}\Z"
+        ),
+        "decode the text, such as of Base64, mails, addresses or escaped JSON",
+    ),
+    "have columns with tabs between": (
+        re.compile(r"\S\t+\S"),
+        "keep the column with the text, such as with cut -f 2",
+    ),
+}
+_MOST_TEXTS = 10_000  # of a Sample
+_MOST_NAMED = 3
+# Shares above which something is said. In these scripts the released models drop marks on purpose:
+# of the letters of French 4% have one, of Czech 14%, of Vietnamese over 30%.
+_ALPHABETS_OF_RELEASES = ("LATIN", "GREEK", "CYRILLIC")
+_MARKS_OF_ALPHABETS, _MARKS = 0.15, 0.01  # of the letters of a script
+_LETTERS_OF_TURKISH, _TURKISH = "ıİ", 0.01  # of the Latin letters; 5% in Turkish
+# Of all characters but spaces: those that become a space or nothing, and others, such as ( for the
+# wide parenthesis of Chinese text.
+_VANISHED, _CHANGED = 0.001, 0.05
+_UNKNOWN = 0.03  # of the letters of a script
+_OF_TEXT = 0.01  # of all letters: those of the scripts above a limit, together
+# First words of names in Unicode that name no script of their own.
+_SCRIPTS = {
+    "KATAKANA-HIRAGANA": "HIRAGANA",  # marks and signs of both
+    "IDEOGRAPHIC": "CJK",
+    **dict.fromkeys(("MASCULINE", "FEMININE", "KELVIN", "ANGSTROM"), "LATIN"),
+    **dict.fromkeys(("MICRO", "OHM"), "GREEK"),
+}
+_OF_COMBINING = ("KATAKANA-HIRAGANA", "CYRILLIC", "GLAGOLITIC", "DEVANAGARI")  # others: LATIN
+_MARKED_UP, _REPEATED, _IN_A_FORM = 0.001, 0.1, 0.1  # of the lines
+
+
+class Losses:
+    """Counts what text loses; picklable, for worker processes.
+
+    Args:
+        clean_up: clean_up.CleanUp.
+        table: callable that applies the table of a SentencePiece model to a text (str), with its
+            mark of a space; None for WordPiece, which drops marks only with lower-casing.
+        special: collection of str, the pieces that get a special id if they stand in the text.
+    """
+
+    def __init__(self, clean_up, table, special=()):
+        self._clean_up, self._table = clean_up, table
+        self._cases_as_others = clean_up.do_lower_case and clean_up.casing_language == "other"
+        self._kinds = {piece: f"special_{piece in special}" for piece in _SPECIAL}
+        self._keys = Cache(self._keys_of)
+
+    @classmethod
+    def of(cls, tokenizer):
+        """The Losses of a FullTokenizer."""
+        pieces = set(_SPECIAL) - set(UNKNOWN_PIECES)
+        special = [piece for piece in pieces if piece in tokenizer.tokenize(piece)]
+        return cls(tokenizer.clean_up, tokenizer.apply_table, special)
+
+    def count(self, lines):
+        """Counts the losses of lines of text, before any clean-up.
+
+        Args:
+            lines: list of str.
+
+        Returns:
+            Counter with names such as "marks THAI", for `sentences`. Repeated lines are those that
+            these lines have before.
+        """
+        counts = collections.Counter()
+        text = "\n".join(lines)
+        for char, number in collections.Counter(text).items():
+            for key, times in self._keys[char]:
+                counts[key] += number * times
+        filled = [line for line in lines if line and not line.isspace()]
+        counts["lines"] = len(filled)
+        counts["repeated"] = len(filled) - len(set(filled))
+        if "[" in text or "<" in text:
+            for piece in _SPECIAL_PATTERN.findall(text):
+                counts[f"{self._kinds[piece]} {piece}"] += 1
+        if "<" in text or "&" in text:
+            counts["markup"] = sum(map(bool, map(_MARKUP.search, filled)))
+        for form, (pattern, _) in _FORMS.items():
+            if number := sum(map(bool, map(pattern.search, filled))):
+                counts[form] = number
+        return counts
+
+    def _keys_of(self, char):
+        """The names that count a character, each with a number."""
+        if char.isspace():
+            return []
+        keys = [("characters", 1)]
+        found = script(char)
+        if char.isalpha() and found:
+            keys.append((f"letters {found}", 1))
+        if char in _LETTERS_OF_TURKISH and self._cases_as_others:
+            keys.append(("turkish", 1))
+        form = "NFKD" if self._table else "NFD"
+        marks = sum(map(self._is_dropped, unicodedata.normalize(form, char)))
+        has_mark = any(map(unicodedata.combining, _decomposed(char)))
+        if marks and found:
+            keys.append((f"marks {found}", marks))
+        elif self._table and (not has_mark or marks):  # signs such as \u2260 lose theirs
+            around = self._table(self._clean_up(f"a{char}a", remove_space=False))
+            inner = around.replace("▁", " ").strip().removeprefix("a").removesuffix("a")
+            # Case is not lost without a word: it has its own option.
+            if inner.upper() != char.upper():
+                keys.append((f"changed U+{ord(char):04X} to {inner}", 1))
+        return keys
+
+    def _is_dropped(self, char):
+        if not self._clean_up.strip_accents:
+            return False
+        if self._table:
+            return bool(unicodedata.combining(char))
+        return self._clean_up.do_lower_case and is_accent(char)
+
+
+def _decomposed(char):
+    return unicodedata.normalize("NFD", char)
+
+
+def script(char):
+    """The script of a character, from its name in Unicode: str such as "THAI", or None."""
+    words = unicodedata.name(char, "").split()
+    if words and words[0] in ("FULLWIDTH", "HALFWIDTH"):
+        words = words[1:]
+    if not words or unicodedata.category(char)[0] not in "LM":
+        return None
+    first = words[0]
+    if first == "COMBINING":  # marks of several scripts, most often of Latin letters
+        first = words[1] if words[1] in _OF_COMBINING else "LATIN"
+    return _SCRIPTS.get(first, first)
+
+
+def sentences(counts, unknown):
+    """What is said of losses, with a remedy: list of str.
+
+    Args:
+        counts: Counter, the sum of `Losses.count`.
+        unknown: Counter of the pieces of the same text that are not in the vocabulary.
+    """
+    found = [*_on_marks(counts), *_on_casing(counts), *_on_changes(counts)]
+    found += _on_unknown(counts, unknown)
+    for kind, what in {
+        "special_True": "become special ids inside the text; leave them out of the text, and out "
+        "of --user_defined_symbols",
+        "special_False": "are no special pieces there, but text like any other; leave them out if "
+        "they come from another tool",
+    }.items():
+        pieces = _of_kind(counts, kind)
+        if pieces:
+            named = ", ".join(f"{piece} {n:,} times" for piece, n in pieces.most_common())
+            found.append(f"the text has {named}: they {what}")
+    lines = counts["lines"]
+    if counts["markup"] > _MARKED_UP * lines:
+        found.append(
+            f"{counts['markup']:,} of {lines:,} lines have markup, such as <doc ...> or HTML, "
+            "which becomes text. Write plain text; WikiExtractor does so with --json, and "
+            "--input_format=jsonl reads its files"
+        )
+    for form, (_, remedy) in _FORMS.items():
+        if counts[form] > _IN_A_FORM * lines:
+            found.append(f"{counts[form]:,} of {lines:,} lines {form}: {remedy}")
+    if counts["repeated"] > _REPEATED * lines:
+        found.append(
+            f"{counts['repeated']:,} of {lines:,} lines repeat an earlier one, such as menus and "
+            "licences. Leave them out before; create_pretraining_data.py --drop_duplicates leaves "
+            "out whole documents"
+        )
+    return found
+
+
+def as_json(counts, unknown):
+    """The counts for a summary in JSON: dict of kind -> number, or dict of what -> number."""
+    special = _of_kind(counts, "special_True") + _of_kind(counts, "special_False")
+    return {
+        "letters": dict(_of_kind(counts, "letters")),
+        "marks_dropped": dict(_of_kind(counts, "marks")),
+        "characters_changed": dict(_of_kind(counts, "changed").most_common(20)),
+        "unknown_letters": dict(_scripts_of(unknown)),
+        "special_pieces": dict(special),
+        "lines_with_markup": counts["markup"],
+        "lines_in_other_forms": {form: counts[form] for form in _FORMS if counts[form]},
+        "lines_repeated": counts["repeated"],
+    }
+
+
+def _of_kind(counts, kind):
+    start = f"{kind} "
+    return collections.Counter(
+        {key.removeprefix(start): n for key, n in counts.items() if key.startswith(start)}
+    )
+
+
+def _on_marks(counts):
+    limits = dict.fromkeys(_ALPHABETS_OF_RELEASES, _MARKS_OF_ALPHABETS)
+    if found := _in_scripts(counts, _of_kind(counts, "marks"), limits, _MARKS, " marks"):
+        yield (
+            f"{found} letters are dropped, so different words become equal. Keep them with "
+            "--strip_accents=false and a vocabulary that has them, from "
+            f"{as_called('train_sentencepiece.py')} --strip_accents=false"
+        )
+
+
+def _in_scripts(counts, found, limits, limit, what=""):
+    """Names the scripts in which something is found in too many letters.
+
+    Args:
+        counts: Counter, the sum of `Losses.count`.
+        found: Counter by script.
+        limits: dict from script to a share of its letters, for scripts with a limit of their own.
+        limit: float, that of the others.
+        what: str, for a number.
+
+    Returns:
+        str such as "3 marks of 5 KATAKANA"; "" for none, or a few foreign words in other text.
+    """
+    letters = _of_kind(counts, "letters")
+    # Decomposed text may have more marks of a script than letters.
+    sizes = {name: max(letters[name], number) for name, number in found.items()}
+    above = [name for name in found if found[name] > limits.get(name, limit) * sizes[name]]
+    if sum(sizes[name] for name in above) <= _OF_TEXT * letters.total():
+        return ""
+    above.sort(key=found.get, reverse=True)
+    parts = [f"{found[name]:,}{what} of {sizes[name]:,} {name}" for name in above[:_MOST_NAMED]]
+    if others := above[_MOST_NAMED:]:
+        number, size = (sum(values[name] for name in others) for values in (found, sizes))
+        parts.append(f"{number:,}{what} of {size:,} {', '.join(others)}")
+    return "; ".join(parts)
+
+
+def _on_casing(counts):
+    if counts["turkish"] > _TURKISH * counts["letters LATIN"]:
+        yield (
+            f"{counts['turkish']:,} of {counts['letters LATIN']:,} LATIN letters are \u0131 or "
+            "\u0130, which the usual lower-casing mixes up with i. For Turkish or Azerbaijani, "
+            f"train a vocabulary with {as_called('train_sentencepiece.py')} --casing_language=tr "
+            "or az"
+        )
+
+
+def _on_changes(counts):
+    changed = _of_kind(counts, "changed")
+    vanished = sum(number for key, number in changed.items() if key.strip().endswith(" to"))
+    characters = counts["characters"]
+    if vanished > _VANISHED * characters or changed.total() > _CHANGED * characters:
+        most = ", ".join(f"{key!r} {n:,} times" for key, n in changed.most_common(_MOST_NAMED))
+        yield (
+            f"normalisation changes {changed.total():,} of {characters:,} characters, "
+            f"most often {most}. If they matter, train a vocabulary with "
+            "--normalization_rule_name=nfkc, which keeps joiners without width, or identity, which "
+            "changes nothing"
+        )
+
+
+def _on_unknown(counts, unknown):
+    if found := _in_scripts(counts, _scripts_of(unknown), {}, _UNKNOWN):
+        yield (
+            f"{found} letters are unknown to the vocabulary. Take one of this language, train one "
+            f"with {as_called('train_sentencepiece.py')}, or give it a higher "
+            "--character_coverage or --byte_fallback"
+        )
+
+
+def _scripts_of(unknown):
+    """Letters of unknown pieces by script: Counter."""
+    found = collections.Counter()
+    for piece, number in unknown.items():
+        if piece not in UNKNOWN_PIECES:
+            for char in filter(str.isalpha, unicodedata.normalize("NFC", piece)):
+                if name := script(char):
+                    found[name] += number
+    return found
+
+
+class Sample:
+    """The first texts that a tokenizer reads.
+
+    Args:
+        tokenizer: FullTokenizer, which then has this as its `reads`.
+    """
+
+    def __init__(self, tokenizer):
+        self._tokenizer, self._texts = tokenizer, {}  # in order, each once
+        tokenizer.reads = self
+
+    def __call__(self, text):
+        """Keeps a text."""
+        if len(self._texts) < _MOST_TEXTS:
+            self._texts.setdefault(text)
+
+    def sentences(self):
+        """Ends the sample, and returns what is said of its losses: list of str."""
+        tokenizer, texts = self._tokenizer, list(self._texts)
+        tokenizer.reads = None
+        if not texts:  # the features exist
+            return []
+        unknown = collections.Counter()
+        for text in texts:
+            pieces = tokenizer.tokenize(text)
+            unknown.update(piece for piece in pieces if piece not in tokenizer.vocab)
+        return sentences(Losses.of(tokenizer).count(texts), unknown)

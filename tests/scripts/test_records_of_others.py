@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Training on records of one segment, and on those of the Model Garden and of ELECTRA."""
+
+import csv
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import create_pretraining_data
+import run_pretraining
+from albert_tf.checkpoints import readers, run_directory
+from albert_tf.records import schemas
+from tests import GOLDEN
+from tests.errors import refuses
+from tests.scripts.test_masked_lm_budget import PIECES, TEXT
+
+pytestmark = pytest.mark.usefixtures("eagerly")
+
+LENGTH = 24
+UNTOUCHED = ("bert/pooler/dense/kernel", "cls/seq_relationship/output_weights")
+NAMES = {"input_word_ids": "input_ids", "input_type_ids": "segment_ids"}  # of the Model Garden
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory, run_main):
+    """Directory with a vocabulary, and records: in pairs and alone, masked and unmasked."""
+    directory = tmp_path_factory.mktemp("records")
+    (directory / "vocab.txt").write_text("\n".join(PIECES) + "\n")
+    (directory / "in.txt").write_text(TEXT)
+    for pairs in ("order", "none"):
+        for name, prob in (("masked", 0.15), ("unmasked", 0)):
+            run_main(
+                create_pretraining_data,
+                input_file=directory / "in.txt",
+                output_file=directory / f"{pairs}-{name}",
+                vocab_file=directory / "vocab.txt",
+                max_seq_length=LENGTH,
+                max_predictions_per_seq=4,
+                dupe_factor=2,
+                masked_lm_prob=prob,
+                sentence_pairs=pairs,
+            )
+    return directory
+
+
+@pytest.fixture
+def train(made, tmp_path, run_main):
+    """Function that trains on records; returns the run's directory."""
+
+    def train(records, **given):
+        flags = {
+            "albert_config_file": GOLDEN / "optimizers" / "albert_config.json",
+            "input_file": records,
+            "output_dir": tmp_path / "out",
+            "train_batch_size": 4,
+            "eval_batch_size": 4,
+            "max_seq_length": LENGTH,
+            "max_predictions_per_seq": 4,
+            "num_train_steps": 3,
+            "num_warmup_steps": 0,
+            "learning_rate": 0.01,
+            "save_checkpoints_steps": 3,
+            "iterations_per_loop": 1,
+            "seed": 1,
+        }
+        run_main(run_pretraining, **flags | given)
+        return flags["output_dir"] if "output_dir" not in given else given["output_dir"]
+
+    return train
+
+
+def rewritten(source, target, names=None, keep=None):
+    """Copies records, with other names of features, or only some of them."""
+    theirs = {ours: name for name, ours in (names or {}).items()}
+    with tf.io.TFRecordWriter(str(target)) as writer:
+        for record in tf.data.TFRecordDataset(str(source)).as_numpy_iterator():
+            features = tf.train.Example.FromString(record).features.feature
+            kept = {
+                theirs.get(name, name): features[name]
+                for name in features
+                if keep is None or name in keep
+            }
+            example = tf.train.Example(features=tf.train.Features(feature=kept))
+            writer.write(example.SerializeToString())
+    return target
+
+
+def metrics_of(directory):
+    with open(directory / "history.csv") as file:
+        return list(csv.DictReader(file))
+
+
+def weights(directory, step):
+    reader = readers.open_reader(run_directory.find(f"{directory}/model.ckpt-{step}"))
+    return {name: reader[name] for name in reader.shapes}
+
+
+@pytest.mark.parametrize("masks", ["masked", "unmasked"])
+@pytest.mark.parametrize("optimizer", ["adamw", "lamb"])
+def test_records_of_one_segment(train, made, tmp_path, masks, optimizer):
+    given = {"optimizer": optimizer, "do_eval": True}
+    if masks == "unmasked":
+        given |= {"masked_lm_budget": 0.2, "vocab_file": made / "vocab.txt"}
+    with refuses(f"none-{masks} ... next_sentence_labels ... --sentence_loss_weight=0"):
+        train(made / f"none-{masks}", **given)
+    given["sentence_loss_weight"] = 0
+    out = train(made / f"none-{masks}", **given, save_checkpoints_steps=1)
+    rows = metrics_of(out)
+    assert {row["kind"] for row in rows} == {"train", "eval"}
+    for row in rows:  # the loss adds 1e-5 to the number of predictions
+        assert float(row["loss"]) == pytest.approx(float(row["masked_lm_loss"]), rel=1e-5)
+    assert "sentence_order_loss" not in rows[0]
+    assert "sentence_order" not in (out / "eval_results.txt").read_text()
+    first, last = weights(out, 1), weights(out, 3)
+    for name in UNTOUCHED:
+        np.testing.assert_array_equal(first[name], last[name])
+    changed = "cls/predictions/transform/dense/kernel"
+    assert np.abs(first[changed] - last[changed]).max() > 0
+
+
+def test_an_evaluation_follows_the_training(train, made, capsys):
+    out = train(made / "none-masked", sentence_loss_weight=0)
+    train(made / "none-masked", do_train=False, do_eval=True)
+    assert "sentence_order" not in (out / "eval_results.txt").read_text()
+
+
+def test_labels_of_one_file_are_not_enough(train, made, tmp_path):
+    both = f"{made / 'order-masked'},{made / 'none-masked'}"
+    with refuses("none-masked ... --sentence_loss_weight=0"):
+        train(both)
+    held_out = {"do_eval": True, "eval_input_file": made / "none-masked"}
+    with refuses("none-masked ... --sentence_loss_weight=0"):
+        train(made / "order-masked", **held_out)
+    given = {"sentence_loss_weight": 0}
+    out = train(both, **given)
+    assert "sentence_order_loss" not in metrics_of(out)[0]
+    out = train(made / "order-masked", **given, **held_out, output_dir=tmp_path / "held-out")
+    assert "sentence_order_loss" not in metrics_of(out)[0]
+    # Where all files have labels, the metrics stay.
+    out = train(made / "order-masked", **given, output_dir=tmp_path / "labels")
+    assert "sentence_order_loss" in metrics_of(out)[0]
+
+
+def test_records_of_the_model_garden(train, made, tmp_path):
+    theirs = set(schemas.pretraining_schema(1, 1)) - {"token_boundary"}
+    records = rewritten(made / "order-masked", tmp_path / "garden", NAMES, theirs)
+    found = train(records, num_train_steps=2, save_checkpoints_steps=2)
+    ours = rewritten(made / "order-masked", tmp_path / "ours", None, theirs)
+    wanted = train(ours, num_train_steps=2, save_checkpoints_steps=2, output_dir=tmp_path / "b")
+    assert metrics_of(found)[0].keys() == metrics_of(wanted)[0].keys()
+    expected = weights(wanted, 2)
+    for name, value in weights(found, 2).items():
+        np.testing.assert_array_equal(value, expected[name], err_msg=name)
+
+
+def test_errors_in_records_of_the_model_garden_name_their_features(train, made, tmp_path):
+    records = rewritten(made / "order-masked", tmp_path / "garden", NAMES)
+    with refuses("--max_seq_length=16 ... 24 ... input_word_ids"):
+        train(records, max_seq_length=16)
+    mixed = f"{records},{made / 'order-masked'}"
+    with refuses("order-masked ... input_word_ids"):
+        train(mixed)
+
+
+def test_records_of_electra(train, made, tmp_path):
+    """They have no masks, no labels, and do not say where words begin."""
+    records = rewritten(
+        made / "order-unmasked",
+        tmp_path / "electra",
+        None,
+        ["input_ids", "input_mask", "segment_ids"],
+    )
+    given = {}
+    with refuses("electra ... --sentence_loss_weight=0"):
+        train(records, **given)
+    given["sentence_loss_weight"] = 0
+    with refuses("electra ... --masked_lm_budget"):
+        train(records, **given)
+    given |= {"masked_lm_budget": 0.2, "vocab_file": made / "vocab.txt"}
+    with refuses("electra ... token_boundary ... --do_whole_word_mask=false"):
+        train(records, **given)
+    out = train(records, **given, do_whole_word_mask=False)
+    assert float(metrics_of(out)[-1]["masked_lm_loss"]) > 0
+    shutil.rmtree(out)
+    # They are masked as ours are, whose masks depend on the whole record: so without its label.
+    assert train(records, **given, do_whole_word_mask=False, length_buckets="8,16")

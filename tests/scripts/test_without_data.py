@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""run_classifier.py with the directory of a training whose training data is gone."""
+
+import functools
+import shutil
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+
+import run_classifier
+from albert_tf.checkpoints import run_directory
+from tests import GOLDEN, tiny
+from tests.errors import refuses
+
+pytestmark = pytest.mark.usefixtures("eagerly")
+
+TRAIN = {
+    "spm_model_file": GOLDEN / "tokenization" / "spm_uncased.model",
+    "do_train": True,
+    "max_seq_length": 16,
+    "train_step": 1,
+    "train_batch_size": 2,
+    "allow_random_init": True,
+    "seed": 1,
+}
+FILMS = "summary\treview\tliked\nA\tgood film\tyes\nB\tbad film\tno\nC\tfine\tyes\nD\tawful\tno\n"
+SCORES = "good film\t2.5\nbad film\t0.5\nfine\t1.5\nawful\t0\n"
+WORDS = "John B-PER\nwalked O\n\nLondon B-LOC\n"
+TASKS = {
+    "tsv": (FILMS, {"text_column": "review", "label_column": "liked"}),
+    "pairs": (
+        FILMS,
+        {"text_column": "review", "text_pair_column": "summary", "label_column": "liked"},
+    ),
+    "scores": (SCORES, {"label_column": 1, "regression": True}),
+    "ner": (WORDS, {}),
+    "cola": (None, {}),
+}
+
+
+@pytest.fixture(scope="module")
+def train_once(eagerly, tmp_path_factory, run_once):
+    """Trains once: train_once(a key of TASKS) -> its output directory, its data gone."""
+
+    @functools.cache
+    def train(name):
+        data = tmp_path_factory.mktemp(name)
+        content, columns = TASKS[name]
+        task = name if name in ("ner", "cola") else "tsv"
+        if content is None:
+            shutil.copytree(GOLDEN / "finetune" / "glue_data" / "CoLA", data / "CoLA")
+        else:
+            (data / f"train.{'conll' if task == 'ner' else 'tsv'}").write_text(content)
+        flags = TRAIN | columns | {"data_dir": data, "task_name": task}
+        folder = run_once(run_classifier, tiny.CONFIG, **flags)
+        shutil.rmtree(data)
+        (folder / "config.json").unlink()
+        return folder / "out"
+
+    return train
+
+
+@pytest.fixture
+def predict(train_once, run_main, tmp_path):
+    """Predicts a test file: predict(a key of TASKS, text, **flags) -> rows of probabilities."""
+
+    def run(name, content, **flags):
+        out = tmp_path / "out"
+        if not out.exists():
+            shutil.copytree(train_once(name), out)
+        (tmp_path / f"test.{'conll' if name == 'ner' else 'tsv'}").write_text(content)
+        given = {"do_predict": True, "data_dir": tmp_path, "output_dir": out}
+        run_main(run_classifier, **given | flags)
+        return [line.split("\t") for line in (out / "test_results.tsv").read_text().splitlines()]
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("flags", "header"),
+    [
+        ({"text_column": "body"}, "review\tbody\tsummary"),
+        ({"text_pair_column": "title"}, "title\treview\tsummary"),
+        ({"label_column": "gold"}, "gold\treview\tsummary"),
+    ],
+)
+def test_columns_that_are_not_given_are_those_of_the_training(predict, flags, header):
+    content = {"body": "bad\tgood\tA", "title": "A\tgood\tbad", "gold": "no\tgood\tA"}
+    (row,) = predict("pairs", "review\tsummary\ngood\tA\n")
+    name = next(iter(flags.values()))
+    assert predict("pairs", f"{header}\n{content[name]}\n", **flags) == [row]
+
+
+def test_labels_of_the_record_stand_in_for_the_training_file(run_main, train_once, tmp_path):
+    """In prediction of test.tsv too."""
+    out = Path(shutil.copytree(train_once("tsv"), tmp_path / "out"))
+    (tmp_path / "test.tsv").write_text("review\ngood film\n")
+    run_main(
+        run_classifier, do_predict=True, data_dir=tmp_path, output_dir=out, task_name="tsv",
+        text_column="review", albert_config_file=out / "albert_config.json", max_seq_length=16,
+        spm_model_file=TRAIN["spm_model_file"],
+    )  # fmt: skip
+    assert len((out / "test_results.tsv").read_text().split("\t")) == 2
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("in_graphs")
+def test_an_export_takes_all_from_the_record(run_main, train_once, tmp_path):
+    out = train_once("pairs")
+    run_main(run_classifier, output_dir=out, export_dir=tmp_path)
+    (export,) = tmp_path.iterdir()
+    assert (export / "assets" / "labels.txt").read_text() == "no\nyes\n"
+    signature = tf.saved_model.load(str(export)).signatures["text"]
+    assert {*signature.structured_input_signature[1]} == {"text", "text_pair"}
+
+
+def test_a_directory_without_records(predict, train_once, tmp_path):
+    """As those of earlier versions: flags say it all."""
+    out = Path(shutil.copytree(train_once("tsv"), tmp_path / "out"))
+    (out / run_directory.SETTINGS).unlink()
+    (out / run_directory.TASK).unlink()
+    flags = {
+        "spm_model_file": TRAIN["spm_model_file"],
+        "albert_config_file": out / "albert_config.json",
+        "max_seq_length": 16,
+    }
+    with refuses("--task_name"):
+        predict("tsv", "good film\n", **flags)
+    flags |= {"task_name": "tsv"}
+    with refuses("train.csv ... --labels"):
+        predict("tsv", "good film\n", **flags)
+    (row,) = predict("tsv", "good film\n", **flags, labels="no,yes")
+    assert len(row) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "flags", "message"),
+    [
+        ("tsv", "text\na\n", {}, "review"),
+        ("tsv", "", {}, "test.tsv is empty"),
+        ("tsv", "review\na\n", {"text_pair_column": 1}, "--text_pair_column=1"),
+        ("scores", "a\n", {"regression": False}, "--regression=false"),
+        ("tsv", "review\na\n", {"labels": "yes,no"}, "labels"),
+        ("tsv", "review\na\n", {"task_name": "cola"}, "cola"),
+        ("tsv", "review\na\n", {"max_seq_length": 8}, "--max_seq_length=8"),
+        ("pairs", "a\n", {"text_column": "a"}, "summary"),
+        ("cola", "a\n", {"labels": "a,b"}, "--labels"),
+        ("ner", "John\n", {"text_column": 1}, "test.conll, line 1 ... 1"),
+    ],
+)
+def test_mistakes(train_once, predict, tmp_path, name, content, flags, message):
+    with refuses(message) as caught:
+        predict(name, content, **flags)
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "out" / "test_results.tsv").exists()
+
+
+def test_data_is_asked_for_where_it_is_needed(launched, tmp_path):
+    for flags in ({"do_train": True}, {"do_predict": True}, {"do_eval": True}):
+        done = launched(run_classifier, **flags, output_dir=tmp_path)
+        assert done.returncode == 1
+        assert "--data_dir" in done.stderr

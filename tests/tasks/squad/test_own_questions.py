@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Questions in forms that other tools write, WordPiece vocabularies, F1 of characters."""
+
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from albert_tf import options, squad_metrics
+from albert_tf.checkpoints.run_directory import NoAnswerThreshold, RunDirectory
+from albert_tf.tasks.base import TextInput
+from albert_tf.tasks.squad import answers, features, questions, scores, squad
+from albert_tf.text.tokenization import FullTokenizer
+from tests import SIZES, tiny
+from tests.errors import refuses
+
+CONTEXT = "Anna built the bridge in 1902."
+
+
+def qa(**changes):
+    found = [{"text": "1902", "answer_start": 25}]
+    return {"id": "a", "question": "When?", "answers": found} | changes
+
+
+def flat(**changes):
+    found = {"text": ["1902"], "answer_start": [25]}
+    return {"id": "a", "context": CONTEXT, "question": "When?", "answers": found} | changes
+
+
+def nested(*qas):
+    return {"data": [{"title": "x", "paragraphs": [{"context": CONTEXT, "qas": [*qas]}]}]}
+
+
+@pytest.fixture
+def read(tmp_path):
+    """Reads JSON values or a text: read(content, training=True) -> (examples, path)."""
+
+    def write(content, training=True):
+        path = tmp_path / "q.json"
+        path.write_text(content if isinstance(content, str) else json.dumps(content))
+        return questions.read_examples(str(path), training), str(path)
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("content", "ids"),
+    [
+        (nested(qa(id=272800), qa(id=272801)), ["272800", "272801"]),
+        (nested({k: v for k, v in qa().items() if k != "id"}, qa(id=None)), ["0", "1"]),
+        ({"data": [flat(), flat(id=7)]}, ["a", "7"]),
+        ([flat(), flat(id="b")], ["a", "b"]),
+        ("\n".join(json.dumps(flat(id=i)) for i in (1, 2)), ["1", "2"]),
+        ([{"context": CONTEXT, "qas": [qa()]}], ["a"]),
+        (nested(qa())["data"], ["a"]),
+    ],
+)
+def test_forms_of_files(read, content, ids):
+    examples, path = read(content)
+    assert [example.qas_id for example in examples] == ids
+    for example in examples:
+        assert (example.paragraph_text, example.start_position) == (CONTEXT, 25)
+        assert (example.orig_answer_text, example.answers) == ("1902", ("1902",))
+    assert not questions.is_v2(path) and [*scores.read_gold(path)[0]] == ids
+
+
+def test_empty_lists_of_answers_are_of_version_2(read):
+    examples, path = read([flat(), flat(id="b", answers={"text": [], "answer_start": []})])
+    assert [example.is_impossible for example in examples] == [False, True]
+    assert questions.is_v2(path)
+
+
+def test_ids_that_meet(read):
+    with refuses("q.json ... '1'"):
+        read(nested(qa(id="1"), {k: v for k, v in qa().items() if k != "id"}))
+
+
+def test_the_first_of_several_answers_is_learnt(read, capsys):
+    several = [{"text": "1902", "answer_start": 25}, {"text": "in 1902", "answer_start": 22}]
+    examples, path = read(nested(qa(answers=several), qa(id="b")))
+    assert examples[0].orig_answer_text == "1902" and examples[0].answers == ("1902", "in 1902")
+    questions.report_oddities(examples, path)
+    assert "1 of 2 questions have several answers" in capsys.readouterr().out
+
+
+# --- WordPiece ---
+
+
+@pytest.mark.parametrize(
+    ("context", "answer"),
+    [
+        ("the blue boar inn, in the town.", "blue boar"),
+        ("He paid (about) 2,000 for it.", "2,000"),
+        ("the inn at the  river", "river"),
+    ],
+)
+def test_answers_are_found_with_a_wordpiece_vocabulary(context, answer):
+    tokenizer = FullTokenizer(vocab_file=str(tiny.WORDPIECE))
+    start, settings = context.index(answer), features.WindowSettings(64, 16, 8)
+    example = questions.SquadExample("q", "what?", context, (answer,), answer, start)
+    found = features.convert_examples([example], tokenizer, settings, True)
+    assert not found.skipped([example]) and len(found) == 1
+    first, last = (found.labels[f"{side}_positions"][0] - found.window_offset[0]
+                   for side in ("start", "end"))  # fmt: skip
+    paragraph = found.paragraph(0)
+    text = context[paragraph.starts[first] : paragraph.ends[last] + 1]
+    assert text.strip() == answer
+
+
+def test_an_export_of_text_needs_sentencepiece():
+    text = TextInput(FullTokenizer(vocab_file=str(tiny.WORDPIECE)), 64, SIZES)
+    task = squad.SquadTask(text, options.Squad(doc_stride=16), "")
+    task.check_export(takes_text=False)
+    with refuses(f"--export_dir ... {tiny.WORDPIECE.name} ... --export_text=false"):
+        task.check_export(takes_text=True)
+
+
+# --- F1 of characters ---
+
+
+@pytest.mark.parametrize(
+    ("prediction", "gold", "f1"),
+    [
+        ("天气好", "天气很好", 6 / 7),
+        ("天气很好。", "天气很好", 1),
+        ("1902年", "1902 年", 1),
+        ("Apple 公司", "apple公司", 1),
+        ("ดี", "ดีมาก", 4 / 7),
+        ("the bridge", "a bridge", 1),
+        ("bridges", "bridge", 0),
+    ],
+)
+def test_f1_of_characters(prediction, gold, f1):
+    assert scores.f1_score(prediction, gold, 0.0, "characters") == pytest.approx(f1)
+
+
+def test_scores_of_characters_in_the_command(tmp_path, capsys):
+    answered = [{"question": "?", "answers": [{"text": text}]} for text in ("王小明", "天气很好")]
+    (tmp_path / "gold.json").write_text(json.dumps(nested(*answered)))
+    (tmp_path / "found.json").write_text(json.dumps({"0": "王小明", "1": "天气好"}))
+    files = [f"--data_file={tmp_path}/gold.json", f"--predictions_file={tmp_path}/found.json"]
+    for unit, f1 in (("words", 50), ("characters", 100 * (1 + 6 / 7) / 2)):
+        assert squad_metrics.main([*files, f"--f1_unit={unit}"]) == 0
+        assert json.loads(capsys.readouterr().out)["f1"] == pytest.approx(f1)
+
+
+# --- Thresholds ---
+
+
+def test_a_threshold_stays_if_another_file_is_scored(tmp_path, capsys):
+    def data(path):
+        task = squad.SquadV2Task(
+            TextInput(None, 64, SIZES), options.Squad(doc_stride=16, predict_file=path), ""
+        )
+        return squad.SquadData(task, str(tmp_path))
+
+    found = answers.Predictions({"a": [], "b": []}, {"a": 1.0, "b": 4.0})
+    data("first.json")._keep_threshold(found, {squad.THRESHOLD: 0.0}, is_best=True)
+    kept = RunDirectory(str(tmp_path)).threshold
+    assert kept == NoAnswerThreshold(0.0, "first.json", None)
+    data("other.json")._keep_threshold(found, {squad.THRESHOLD: 2.5})
+    assert RunDirectory(str(tmp_path)).threshold == kept
+    said = capsys.readouterr().out
+    assert "stays 0.0" in said and "2.5 is best" in said
+    data("first.json")._keep_threshold(found, {squad.THRESHOLD: 2.5})
+    assert RunDirectory(str(tmp_path)).threshold.null_score_diff_threshold == 2.5
+    assert "was 0.0 and is now 2.5" in capsys.readouterr().out
+
+
+# --- No answer at [CLS] ---
+
+
+@pytest.mark.parametrize(
+    ("cls", "answer"),
+    [([9.0, 9.0], ""), ([1.0, 1.0], "1902"), ([9.0, 1.0], "1902"), ([4.0, 4.1], "")],
+)
+def test_no_answer_at_cls(cls, answer):
+    """The best span scores 3 + 3; `cls` has the scores of [CLS] in two windows, for each side."""
+    example = questions.SquadExample("q", "?", CONTEXT)
+    windows = SimpleNamespace(example_index=np.array([0, 0]))
+    entry = {"text": "1902", "probability": 1.0, "start_log_prob": 3.0, "end_log_prob": 3.0}
+    logits = np.array([[cls[0], 3.0], [cls[1], 3.0]], np.float32)
+    runs = [{"start_logits": logits, "end_logits": logits}]
+    found = answers.with_no_answer(answers.Predictions({"q": [entry]}), [example], windows, runs)
+    assert found.texts() == {"q": answer}
+    assert sum(each["probability"] for each in found.nbest["q"]) == pytest.approx(1)
+    lowest = min(cls)
+    if not answer:
+        assert found.nbest["q"][0]["start_log_prob"] == pytest.approx(lowest)
+
+
+def test_which_models_are_read_at_cls():
+    assert squad.is_read_at_cls(["a/model.safetensors"])
+    assert not squad.is_read_at_cls(["a/model.ckpt-best"]) and not squad.is_read_at_cls([])
+
+
+# --- Signs of failed training ---
+
+
+@pytest.mark.parametrize(
+    ("texts", "gold", "what"),
+    [
+        (["a", "a"], [("a",), ("b",)], "'a'"),
+        (["", ""], [("a",), ()], "2"),
+        (["", ""], [(), ()], None),
+        (["a", ""], [("a",), ("b",)], None),
+        (["a"], [("b",)], None),
+    ],
+)
+def test_the_same_answer_to_all_questions_is_a_warning(texts, gold, what):
+    found = squad._constant(dict(enumerate(texts)), dict(enumerate(gold)))
+    assert (found is None) == (what is None)
+    assert what is None or what in found

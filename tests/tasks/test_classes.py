@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Metrics of each class, weights of classes, other labels, labelled test sets."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.model import objectives
+from albert_tf.tasks import classification, glue
+from albert_tf.tasks.base import TextInput
+from albert_tf.training import evaluation
+from albert_tf.training.splits_and_results import Split
+from tests import SIZES
+from tests.errors import refuses
+from tests.tasks.test_own_tables import write
+
+LABELS = ("no", "yes", "2")
+GOLD = np.array([0, 0, 0, 0, 1, 2], np.int32)
+FOUND = np.array([0, 0, 0, 1, 1, 0])
+
+
+def task_of(labels=LABELS, **given):
+    row = glue.tsv_task("text", None, "label", labels, **given)
+    return classification.ClassificationTask("tsv", row, TextInput(None, 8, SIZES))
+
+
+def test_metrics_of_each_class():
+    split, outputs = Split({"label_ids": GOLD}, []), {"logits": np.eye(3)[FOUND]}
+    found = task_of().metrics(split, outputs, 8)
+    assert found["eval_accuracy"] == pytest.approx(4 / 6)
+    assert found["precision_no"] == pytest.approx(3 / 4) and found["recall_no"] == 3 / 4
+    assert found["f1_yes"] == pytest.approx(2 / 3) and found["f1_2"] == 0
+    assert found["macro_f1"] == pytest.approx((3 / 4 + 2 / 3 + 0) / 3)
+    counts = {name: value for name, value in found.items() if name.startswith("count_")}
+    assert {name for name, value in counts.items() if value} == {
+        "count_no_as_no", "count_no_as_yes", "count_yes_as_yes", "count_2_as_no",
+    }  # fmt: skip
+    assert counts["count_no_as_no"] == 3 and sum(counts.values()) == 6
+    report = task_of().report(split, outputs).splitlines()
+    assert report[-4:] == [
+        "label \\ prediction\tno\tyes\t2", "no\t3\t1\t0", "yes\t0\t1\t0", "2\t1\t0\t0",
+    ]  # fmt: skip
+
+
+def test_many_classes_have_means_alone():
+    labels = tuple(map(str, range(30)))
+    split, outputs = Split({"label_ids": GOLD}, []), {"logits": np.eye(30)[FOUND]}
+    found = task_of(labels).metrics(split, outputs, 8)
+    assert "macro_f1" in found and "f1_0" not in found
+
+
+def test_glue_keeps_the_metrics_of_the_original():
+    row = glue.TASKS["rte"]
+    task = classification.ClassificationTask("rte", row, TextInput(None, 8, SIZES))
+    arrays = {"label_ids": GOLD % 2}
+    found = task.metrics(Split(arrays, []), {"logits": np.eye(2)[FOUND]}, 8)
+    assert found.keys() == {"eval_accuracy", "eval_loss", "loss"}
+
+
+# --- Weights ---
+
+
+def test_balanced_weights_make_classes_equal(capsys):
+    task = task_of()
+    task.weigh_classes(["balanced"], {"no": 8, "yes": 2, "2": 2})
+    assert "no 0.5, yes 2, 2 2" in capsys.readouterr().out
+    features = {"label_ids": tf.constant([[0], [1]]), "input_ids": tf.zeros([2, 4], tf.int32)}
+    assert task.objective.weights(features)["eval_loss"].numpy().tolist() == [0.5, 2.0]
+    logits = tf.math.log([[0.5, 0.25, 0.25], [0.5, 0.25, 0.25]])
+    loss = task.objective.loss(task.objective.terms(features, {"logits": logits}))
+    assert float(loss) == pytest.approx((0.5 * np.log(2) + 2 * np.log(4)) / 2.5)
+
+
+def test_weights_of_the_classes_of_words():
+    objective = objectives.with_class_weights(objectives.TOKEN_CLASSIFICATION, [1.0, 3.0])
+    features = {
+        "label_ids": tf.constant([[0, 1, 1, 0]]),
+        "label_mask": tf.constant([[1, 1, 0, 0]]),
+    }
+    assert objective.weights(features)["eval_loss"].numpy().tolist() == [[1.0, 3.0, 0.0, 0.0]]
+    losses, weights = objective.terms(features, {"logits": tf.zeros([1, 2, 2])})["eval_loss"]
+    assert weights.numpy().tolist() == [[1.0, 3.0]] and losses.shape == weights.shape
+
+
+@pytest.mark.parametrize("given", [["1", "2"], ["1", "0", "1"], ["1", "a", "1"], ["even"]])
+def test_weights_that_do_not_fit(given):
+    with refuses(f"--class_weights={','.join(given)} ... 3 ... no, yes, 2"):
+        task_of().weigh_classes(given, dict.fromkeys(LABELS, 1))
+
+
+def test_weights_need_classes():
+    with refuses("--class_weights=balanced"):
+        task_of(None, regression=True).weigh_classes(["balanced"], {})
+
+
+# --- Rows ---
+
+
+def test_rows_with_other_labels_are_left_out(tmp_path, tokenizer):
+    lines = ["text\tlabel", "a\tno", "b\t-", "c\tyes", "d\t-"]
+    write(tmp_path, "train.tsv", *lines)
+    row = glue.tsv_task("text", None, "label", ["no", "yes"], skip_other_labels=True)
+    examples, _ = glue.read_examples(row, str(tmp_path), "train", tokenizer)
+    assert [example.text_a for example in examples] == ["a", "c"] and examples.other_labels == 2
+    strict = glue.tsv_task("text", None, "label", ["no", "yes"])
+    with refuses("train.tsv, line 3 ... '-'"):
+        glue.read_examples(strict, str(tmp_path), "train", tokenizer)
+    none = glue.tsv_task("text", None, "label", ["x", "y"], skip_other_labels=True)
+    with refuses("train.tsv ... --labels=x,y"):
+        glue.read_examples(none, str(tmp_path), "train", tokenizer)
+
+
+@pytest.mark.parametrize(
+    ("lines", "labels"),
+    [
+        (["text\tlabel", "a\tyes", "b\tno"], ["yes", "no"]),
+        (["label\ttext", "yes\ta", "no\tb"], ["yes", "no"]),
+        (["text", "a", "b"], None),
+        (["text\tlabel", "a\tyes", "b\tmaybe"], None),
+        (["text\tlabel", "a\tyes", "b\t"], None),
+    ],
+)
+def test_a_labelled_test_file(lines, labels, tmp_path, tokenizer):
+    write(tmp_path, "test.tsv", *lines)
+    row = glue.tsv_task("text", None, "label", LABELS)
+    examples, _ = glue.read_examples(row, str(tmp_path), "test", tokenizer)
+    assert [example.text_a for example in examples] == ["a", "b"]
+    assert examples.are_labelled == (labels is not None) and examples.is_test
+    assert [example.label for example in examples] == (labels or ["no", "no"])
+    split = Split({"label_ids": GOLD[:2]}, examples)
+    assert bool(task_of().metrics(split, {"logits": np.eye(3)[:2]}, 8)) == (labels is not None)
+
+
+# --- The best checkpoint ---
+
+
+def test_of_losses_the_lowest_is_best():
+    assert evaluation.is_loss("eval_loss") and evaluation.is_loss("MSE")
+    assert not evaluation.is_loss("macro_f1")

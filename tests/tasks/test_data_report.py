@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The report on the data of a training: counts, and the limits beyond which it warns."""
+
+import collections
+import json
+
+import numpy as np
+import pytest
+
+from albert_tf import options
+from albert_tf.tasks import classification, data_report, glue, ner, race
+from albert_tf.tasks.base import TextInput
+from albert_tf.tasks.squad import squad
+from albert_tf.text.tokenization import UNKNOWN
+from tests import SIZES
+from tests.tasks.test_own_tables import write
+
+
+def report_of(rows, lengths=(), max_seq_length=10, **others):
+    counts = collections.Counter()
+    data_report.add_texts(counts, rows)
+    data_report.add_lengths(counts, lengths)
+    return data_report.of_split(counts, max_seq_length, **others)
+
+
+def test_texts_are_counted():
+    found = report_of([("a", ""), ("a", ""), (" ", ""), ("b", "a"), ("a", "")])
+    assert (found["rows"], found["empty"], found["repeated"]) == (5, 1, 2)
+    assert "in_train" not in found and "cut" not in found
+
+
+def test_development_texts_of_the_training_set_are_counted():
+    texts = [("a",), ("b",), ("",)]
+    assert report_of(texts, train_texts={("b",), ("",)}, texts=texts)["in_train"] == 1
+
+
+@pytest.mark.parametrize(
+    ("lengths", "cut", "longest"),
+    [([5] * 99 + [50], 1, 5), ([5] * 98 + [50] * 2, 2, 50), ([10, 11], 1, 11), ([3], 0, 3)],
+)
+def test_the_length_that_would_cut_one_in_a_hundred(lengths, cut, longest):
+    found = report_of([], lengths)
+    assert (found["cut"], found["length_of_99_percent"]) == (cut, longest)
+    assert found["sequences"] == len(lengths)
+
+
+def test_pieces_are_counted(tokenizer):
+    (unknown,) = tokenizer.convert_tokens_to_ids([UNKNOWN])
+    ids = np.array([[unknown, 7, unknown, unknown], [8, 9, 10, unknown]])
+    counts = collections.Counter()
+    data_report.add_pieces(counts, {"input_ids": ids, "input_mask": np.tri(2, 4, 1)}, tokenizer)
+    assert (counts["pieces"], counts["unknown"]) == (5, 1)
+
+
+@pytest.mark.parametrize(
+    ("report", "line", "is_warning"),
+    [
+        ({"rows": 100, "empty": 1}, "1 of 100 examples have no text", False),
+        ({"rows": 100, "empty": 2}, "2 of 100 examples have no text", True),
+        ({"rows": 100, "repeated": 10}, "10 of 100 examples repeat", False),
+        ({"rows": 100, "repeated": 11}, "11 of 100 examples repeat", True),
+        ({"rows": 100, "in_train": 2}, "2 of 100 examples stand in the training set", True),
+        ({"rows": 9, "sequences": 200, "cut": 200, "max_seq_length": 16,
+          "length_of_99_percent": 50}, "200 of 200 sequences are longer", True),
+        ({"rows": 9, "sequences": 200, "cut": 10, "max_seq_length": 16,
+          "length_of_99_percent": 50}, "10 of 200 sequences are longer", False),
+        ({"rows": 9, "pieces": 1000, "unknown": 21}, "21 of 1,000 pieces are unknown", True),
+    ],
+)  # fmt: skip
+def test_lines_and_warnings(report, line, is_warning):
+    (found,) = data_report.lines_of("train", report, "examples")
+    assert found.startswith("Warning: train: " if is_warning else "train: ") and line in found
+    if is_warning and "cut" in report:
+        assert "--max_seq_length=16" in found and "50 would cut 1%" in found
+
+
+def test_nothing_to_say():
+    found = report_of([("a",)], [4], train_texts=set(), texts=[("a",)])
+    assert data_report.lines_of("train", found, "examples") == []
+    assert data_report.lines_on_classes({"a": 50, "b": 50}) == []
+
+
+def test_rare_classes_are_warned_of():
+    (line,) = data_report.lines_on_classes({"a": 96, "b": 4})
+    assert "--class_weights=balanced" in line and " b:" in line
+    assert "no example of c" in data_report.lines_on_classes({"a": 5, "b": 5, "c": 0})[0]
+
+
+def test_left_out_rows_are_in_the_report():
+    counts = collections.Counter(rows=3, other_labels=2, left_out=0)
+    assert data_report.of_split(counts, 8)["left_out"] == {"other_labels": 2}
+
+
+# --- Of tasks ---
+
+
+def test_the_report_of_a_table(tmp_path, tokenizer, capsys):
+    lines = ["text\tlabel", "a\tx", "a\ty", "b\tx", "a long long text of many pieces\ty"]
+    write(tmp_path, "train.tsv", *lines)
+    write(tmp_path, "dev.tsv", "text\tlabel", "b\tx", "c\ty")
+    row = glue.tsv_task("text", None, "label", data_dir=str(tmp_path))
+    task = classification.ClassificationTask("tsv", row, TextInput(tokenizer, 6, SIZES))
+    data = classification.GlueData(task, str(tmp_path), str(tmp_path), str(tmp_path), row=row)
+    found = data.report(do_eval=True)
+    said = capsys.readouterr().out
+    assert found["train"]["rows"] == 4 and found["train"]["repeated"] == 1
+    assert found["train"]["cut"] == 1 and found["train"]["sequences"] == 4
+    assert found["dev"]["rows"] == 2 and found["dev"]["in_train"] == 1
+    assert found["classes"] == {"x": 2, "y": 2}
+    assert "Warning: dev: 1 of 2 examples stand in the training set too" in said
+    again = classification.GlueData(task, str(tmp_path), str(tmp_path), str(tmp_path), row=row)
+    assert again.report(do_eval=True) == found  # from the records that exist
+    assert "dev" not in again.report(do_eval=False)
+
+
+def test_lengths_of_options_before_the_cut(tokenizer):
+    example = race.Example("1", 1, "high", "a b c", ("d e", "f"), 0)
+    counts = collections.Counter()
+    task = race.RaceTask(TextInput(tokenizer, 7, SIZES), 2, choices=2)
+    task.features([example], counts)
+    context, *endings = (len(tokenizer.encode_ids(text)) for text in ("a b c", "d e", "f"))
+    wanted = collections.Counter(f"length {context + ending + 3}" for ending in endings)
+    assert {name: n for name, n in counts.items() if name.startswith("length")} == wanted
+    assert task.texts_of(example) == ("a b c", "d e", "f")
+
+
+def test_words_are_the_texts_of_sentences(tokenizer):
+    task = ner.NerTask(("O", "B-x"), TextInput(tokenizer, 8, SIZES))
+    assert task.texts_of([ner.Word("a", "O", 1), ner.Word("b", "O", 2)]) == ("a", "b")
+
+
+def test_the_report_of_questions(tmp_path, tokenizer, capsys):
+    paragraph = {"context": "Anna built it in 1902.", "qas": []}
+    for number, question in enumerate(("When?", "When?", "Who?")):
+        answer = [{"text": "1902", "answer_start": 17}]
+        paragraph["qas"].append({"id": number, "question": question, "answers": answer})
+    for name, count in (("train", 3), ("dev", 1)):
+        kept = paragraph | {"qas": paragraph["qas"][:count]}
+        write(tmp_path, f"{name}.json", json.dumps({"data": [{"paragraphs": [kept]}]}))
+    given = options.Squad(
+        train_file=f"{tmp_path}/train.json", predict_file=f"{tmp_path}/dev.json", doc_stride=16
+    )
+    task = squad.SquadTask(TextInput(tokenizer, 64, SIZES), given, str(tmp_path))
+    data = squad.SquadData(task, str(tmp_path))
+    assert len(data.training_records.paths) == 1
+    found = data.report(do_eval=True)
+    assert (found["train"]["rows"], found["train"]["repeated"]) == (3, 1)
+    assert found["train"]["pieces"] > 30 and found["dev"]["in_train"] == found["dev"]["rows"] == 1
+    assert "Warning: dev: 1 of 1 questions stand in the training set too" in capsys.readouterr().out

@@ -1,0 +1,418 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Users' own tables: the order of labels, separators, quoting, headers, JSON lines."""
+
+import numpy as np
+import pytest
+
+from albert_tf.tasks import classification, glue, label_lists, multi_label, ner, race, tables
+from albert_tf.tasks.base import TextInput
+from albert_tf.training.splits_and_results import Split
+from tests import SIZES
+from tests.errors import assert_names, assert_says, refuses
+
+
+def write(folder, name, *lines):
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return str(path)
+
+
+# --- Order ---
+
+
+@pytest.mark.parametrize(
+    ("given", "ordered"),
+    [
+        (["10", "9", "1", "0", "11"], ["0", "1", "9", "10", "11"]),
+        (["5", "-1", "-10", "+3"], ["-10", "-1", "+3", "5"]),
+        (["10.0", "2.0", "1.0"], ["1.0", "2.0", "10.0"]),
+        (["b", "a", "B", "10", "9"], ["9", "10", "B", "a", "b"]),
+        (["1a", "10a", "2a"], ["10a", "1a", "2a"]),
+        (["02", "1", "2"], ["1", "02", "2"]),
+    ],
+)
+def test_whole_numbers_are_in_numeric_order(given, ordered):
+    assert sorted(given, key=tables.order) == ordered
+
+
+def test_the_labels_of_a_training_are_in_numeric_order(tmp_path):
+    labels = [str(i) for i in range(12)]
+    write(tmp_path, "train.tsv", "text\tlabel", *(f"t{i}\t{i}" for i in sorted(labels)))
+    assert list(glue.tsv_task("text", None, "label", data_dir=str(tmp_path)).labels) == labels
+    write(tmp_path, "train.conll", *(f"w {i}" for i in ["B-10", "B-9", "O", "I-9"]))
+    assert ner.find_labels(str(tmp_path)) == ("O", "B-10", "B-9", "I-9")
+
+
+def test_numbered_files_of_questions_are_in_numeric_order(tmp_path):
+    for number in (1, 2, 10):
+        write(tmp_path, f"RACE/test/high/{number}.txt", "{}")
+    found = race.input_files(str(tmp_path), "test", ("high",))
+    assert [path.rpartition("/")[2] for _, path in found] == ["1.txt", "2.txt", "10.txt"]
+
+
+# --- Separators, quotes, headers ---
+
+
+def table_of(folder, name, *lines, columns=("text", "label"), **given):
+    """The form, the values and the names of a file."""
+    found = tables.read_columns(write(folder, name, *lines), columns, **given)
+    return found.form, [tuple(row.values) for row in found.rows], found.header
+
+
+@pytest.mark.parametrize(
+    ("name", "lines", "columns", "separator", "values"),
+    [
+        # As Excel writes it where the decimal mark is a comma.
+        ("a.csv", ["text;label", '"a, b; c";x', "d;y"], ("text", "label"), ";",
+         [("a, b; c", "x"), ("d", "y")]),
+        ("a.csv", ["a, b;x", "c, d;y"], (0, 1), ";", [("a, b", "x"), ("c, d", "y")]),
+        ("a.tsv", ["a, b;x", "c, d;y"], (0, 1), ";", [("a, b", "x"), ("c, d", "y")]),
+        ("a.csv", ["a;3,5", "b;4,5"], (0, 1), ";", [("a", "3,5"), ("b", "4,5")]),
+        ("a.csv", ["text|label", "a,b|x", "c,d|y"], ("text", "label"), "|",
+         [("a,b", "x"), ("c,d", "y")]),
+        ("a.csv", ["text\tlabel", "a, b\tx"], ("text", "label"), "\t", [("a, b", "x")]),
+        ("a.csv", ["text, label", "a, x", '"b, c", y'], ("text", "label"), ",",
+         [("a", "x"), ("b, c", "y")]),
+        ("a.csv", ["text,label", '"a;b",x', '"c;d",y'], ("text", "label"), ",",
+         [("a;b", "x"), ("c;d", "y")]),
+        ("a.csv", ["sep=;", "text;label", "a;x"], ("text", "label"), ";", [("a", "x")]),
+        ("a.csv", ["a, b:x", "c, d:y"], (0, 1), ":", [("a, b", "x"), ("c, d", "y")]),
+        ("a.csv", ["a, b^x", "c, d^y"], (0, 1), "^", [("a, b", "x"), ("c, d", "y")]),
+        ("a.tsv", ["a, b~x", "c, d~y"], (0, 1), "~", [("a, b", "x"), ("c, d", "y")]),
+        ("a.csv", ["text#label", "a, b#x"], ("text", "label"), "#", [("a, b", "x")]),
+        ("a.csv", ["a:b,x", "c:d,y"], (0, 1), ",", [("a:b", "x"), ("c:d", "y")]),
+        ("a.csv", ["a:b", "c:d"], (0,), ",", [("a:b",), ("c:d",)]),
+        # What stands before the header.
+        ("a.csv", ["# by me, 2024", "# a", "text,label", "#b,x"], ("text", "label"), ",",
+         [("#b", "x")]),
+        ("a.csv", ["", "text;label", "a, b;x"], ("text", "label"), ";", [("a, b", "x")]),
+        ("a.csv", ["#text,label", "a,x"], ("#text", "label"), ",", [("a", "x")]),
+        ("a.csv", ["a, b", "c, d"], (0,), "\t", [("a, b",), ("c, d",)]),
+        # Quotes in a file with tabs: as pandas and Excel write them, and ordinary ones.
+        ("a.tsv", ["text\tlabel", '"he said ""b"""\tx', "c\ty"], ("text", "label"), "\t",
+         [('he said "b"', "x"), ("c", "y")]),
+        ("a.tsv", ["text\tlabel", '"two\nlines"\tx', "c\ty"], ("text", "label"), "\t",
+         [("two\nlines", "x"), ("c", "y")]),
+        ("a.tsv", ['"text"\t"label"', '"a"\t"x"'], ("text", "label"), "\t", [("a", "x")]),
+        ("a.tsv", ["text\tlabel", '"a, b"\tx', "c\ty"], ("text", "label"), "\t",
+         [("a, b", "x"), ("c", "y")]),
+        ("a.tsv", ["text\tlabel", '"a" is b\tx', '"c"\ty'], ("text", "label"), "\t",
+         [('"a" is b', "x"), ('"c"', "y")]),
+        ("a.tsv", ["text\tlabel", '"c"\ty', 'd "e\tx', "f, g\tx"], ("text", "label"), "\t",
+         [('"c"', "y"), ('d "e', "x"), ("f, g", "x")]),
+    ],
+)  # fmt: skip
+def test_separators_and_quotes_are_recognised(name, lines, columns, separator, values, tmp_path):
+    form, found, _ = table_of(tmp_path, name, *lines, columns=columns)
+    assert (form.separator, found) == (separator, values)
+
+
+def test_lines_that_end_in_carriage_returns(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"text,label\ra,x\rb,y\r")
+    rows = tables.read_columns(str(path), ["text", "label"]).rows
+    assert [row.values for row in rows] == [["a", "x"], ["b", "y"]]
+
+
+def test_a_given_separator(tmp_path):
+    form, found, _ = table_of(tmp_path, "a.csv", "a;1,2", "b;1,3", columns=(0, 1), delimiter=",")
+    assert (form.separator, found) == (",", [("a;1", "2"), ("b;1", "3")])
+    assert [*map(tables.parse_delimiter, ("tab", "\\t", "semicolon", "|", "", None))] == [
+        "\t", "\t", ";", "|", None, None,
+    ]  # fmt: skip
+    with refuses("--delimiter=;;"):
+        tables.parse_delimiter(";;")
+
+
+def test_unicode_text_of_excel(tmp_path):
+    path = tmp_path / "a.tsv"
+    path.write_bytes("text\tlabel\r\né\tx\r\n".encode("utf-16"))
+    assert tables.read_columns(str(path), ["text"]).rows[0].values == ["é"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_utf_16_without_a_mark(encoding, tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_bytes("text,label\né,x\n".encode(encoding))
+    assert tables.read_columns(str(path), ["text", "label"]).rows[0].values == ["é", "x"]
+
+
+@pytest.mark.parametrize(
+    ("given", "labels", "read"),
+    [
+        (["1", "1.0", "0"], ("0", "1"), ["1", "1", "0"]),
+        (["1.0", "0.0", "0.0"], ("0.0", "1.0"), ["1.0", "0.0", "0.0"]),
+        (["True", "true", "False"], ("False", "True"), ["True", "True", "False"]),
+        (["Good", "good", "1a"], ("1a", "Good", "good"), ["Good", "good", "1a"]),
+    ],
+)
+def test_a_label_has_one_spelling(given, labels, read, tmp_path, tokenizer):
+    write(tmp_path, "train.csv", "text,label", *(f"a {label},{label}" for label in given))
+    task = glue.tsv_task("text", None, "label", data_dir=str(tmp_path))
+    examples, _ = glue.read_examples(task, str(tmp_path), "train", tokenizer)
+    assert (task.labels, [example.label for example in examples]) == (labels, read)
+
+
+@pytest.mark.parametrize(
+    ("labels", "warning"),
+    [
+        (["Good", "good", "bad"], "'Good' (1) ... 'good' (1)"),
+        (["new york", "new  york", "bad"], "'new york' (1) ... 'new  york' (1)"),
+        (["nan", "good", "bad"], "'nan' ... 1 ... --labels=bad,good --skip_other_labels"),
+        (["-", "good", "bad"], "'-' ... 1 ... --labels=bad,good --skip_other_labels"),
+        (["nana", "good", "bad"], None),
+    ],
+)
+def test_labels_that_may_be_mistakes(labels, warning, tmp_path, capsys):
+    write(tmp_path, "train.csv", "text,label", *(f"a {label},{label}" for label in labels))
+    glue.tsv_task("text", None, "label", data_dir=str(tmp_path))
+    out = capsys.readouterr().out
+    assert ("Warning" in out) == (warning is not None)
+    assert_says(out, *([f"Warning ... {warning}"] if warning else []))
+
+
+@pytest.mark.parametrize("lists", [('["a"]', '["b"]'), ("['a']", "['b']")])
+def test_lists_of_one_label(lists, tmp_path, tokenizer):
+    write(tmp_path, "train.tsv", "text\tlabel", *(f"t\t{label}" for label in lists))
+    task = glue.tsv_task("text", None, "label", data_dir=str(tmp_path))
+    examples, _ = glue.read_examples(task, str(tmp_path), "train", tokenizer)
+    assert (task.labels, [example.label for example in examples]) == (("a", "b"), ["a", "b"])
+
+
+@pytest.mark.parametrize("label", ['["a", "b"]', '[[0, 4, "PER"]]', "[]"])
+def test_lists_of_other_than_one_label_are_refused(label, tmp_path):
+    write(tmp_path, "train.tsv", "text\tlabel", f"t\t{label}", 't\t["b"]')
+    with refuses("train.tsv ... --multi_label"):
+        glue.tsv_task("text", None, "label", data_dir=str(tmp_path))
+
+
+def test_text_in_windows_1252_is_refused(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_bytes("text,label\nschön,x\n".encode("cp1252"))
+    with refuses("a.csv, line 2 ... UTF-8 ... iconv"):
+        tables.read_columns(str(path), ["text"])
+
+
+def test_the_spelling_of_the_training_is_that_of_other_files(tmp_path, tokenizer):
+    write(tmp_path, "dev.csv", "text,label", "a,1.0", "b,0.0")
+    task = glue.tsv_task("text", None, "label", ["0", "1"])
+    examples, _ = glue.read_examples(task, str(tmp_path), "dev", tokenizer)
+    assert [example.label for example in examples] == ["1", "0"]
+
+
+@pytest.mark.parametrize("counted", [(0, 1, 2), (1, 2, 3), (1000, 1001, 1002), (3, 7, 8)])
+def test_a_column_that_counts_the_rows_holds_no_texts(counted, tmp_path):
+    write(tmp_path, "train.csv", *(f"{i},text {i},{i % 2}" for i in counted))
+    with refuses("train.csv ... 0 ... --text_column"):
+        glue.tsv_task("0", None, "2", data_dir=str(tmp_path))
+
+
+def test_rows_with_other_labels_among_several_are_left_out(tmp_path, tokenizer):
+    write(tmp_path, "train.csv", "text;label", "a;x,y", "b;x,z", "c;", "d;y")
+    row = glue.tsv_task("text", None, "label", ["x", "y"], multi_label=True, skip_other_labels=True)
+    examples, _ = glue.read_examples(row, str(tmp_path), "train", tokenizer)
+    found = [(example.text_a, example.label) for example in examples]
+    assert found == [("a", ["x", "y"]), ("c", []), ("d", ["y"])]
+    assert examples.other_labels == 1
+
+
+def test_errors_name_the_separator(tmp_path):
+    with refuses("a.csv ... 'text' ... 'Text' ... semicolons"):
+        table_of(tmp_path, "a.csv", "Text;label", "a;x")
+    with refuses("a.csv, line 13 ... 1 ... 2 ... semicolons ... --delimiter"):
+        table_of(tmp_path, "a.csv", "text;label", "a;x", *["b;y"] * 10, "c")
+
+
+@pytest.mark.parametrize(
+    ("lines", "given", "header", "count"),
+    [
+        (["0,1", "a,0", "b,1"], {}, ["0", "1"], 2),
+        ([",0,1", "0,a,0", "1,b,1"], {}, ["", "0", "1"], 2),
+        (["0,1", "a,0", "b,1"], {"has_header": False}, None, 3),
+        (["text,label", "a,0"], {"has_header": True}, ["text", "label"], 1),
+        (["text,label", "a,0"], {}, None, 2),
+        (["1,0", "a,0"], {}, None, 2),
+    ],
+)
+def test_a_header_that_numbers_the_columns(lines, given, header, count, tmp_path):
+    columns = (1, 2) if lines[0].startswith(",") else (0, 1)
+    _, found, names = table_of(tmp_path, "a.csv", *lines, columns=columns, **given)
+    assert (names, len(found)) == (header, count)
+
+
+def test_rows_stay_in_place_below_a_header_of_numbers(tmp_path, tokenizer):
+    for split in glue.SPLITS:
+        write(tmp_path, f"{split}.csv", "0,1", "bad,0", "good,1", "dull,0")
+    task = glue.tsv_task("0", None, "1", data_dir=str(tmp_path))
+    for split in glue.SPLITS:
+        examples, _ = glue.read_examples(task, str(tmp_path), split, tokenizer)
+        assert [example.text_a for example in examples] == ["bad", "good", "dull"]
+    assert [example.guid for example in examples] == ["0", "1", "2"]
+
+
+def test_the_form_of_the_training_file_is_shown(tmp_path):
+    write(tmp_path, "train.csv", "text;label", "a;1|2", "b;2")
+    task = glue.tsv_task("text", None, "label", data_dir=str(tmp_path), multi_label=True)
+    assert glue.describe(task, str(tmp_path), "train") == (
+        f"{tmp_path}/train.csv: semicolons between columns, cells may stand in quotes, header "
+        "'text', 'label', labels: vertical bars between them"
+    )
+
+
+# --- JSON ---
+
+
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [
+        ("train.jsonl", ['{"text": "a", "label": 1}', "", '{"label": 0, "text": "b", "id": 3}']),
+        ("train.json", ['[{"text": "a", "label": 1},', ' {"label": 0, "text": "b", "id": 3}]']),
+        ("train.tsv", ['{"text": "a", "label": 1}', '{"label": 0, "text": "b", "id": 3}']),
+    ],
+)
+def test_json_objects(name, lines, tmp_path, tokenizer):
+    write(tmp_path, name, *lines)
+    task = glue.tsv_task("text", None, "label", data_dir=str(tmp_path))
+    assert task.labels == ("0", "1")
+    examples, _ = glue.read_examples(task, str(tmp_path), "train", tokenizer)
+    assert [(e.text_a, e.label) for e in examples] == [("a", "1"), ("b", "0")]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        '{"version": 1, "data": [{"text": "a", "label": 1}, {"text": "b", "label": 0}]}',
+        '{"text": ["a", "b"], "label": [1, 0]}',
+        '{"text": {"0": "a", "1": "b"},\n "label": {"0": 1, "1": 0}}',
+        '{"columns": ["text", "label"], "index": [0, 1], "data": [["a", 1], ["b", 0]]}',
+        '{"0": {"text": "a", "label": 1}, "1": {"text": "b", "label": 0}}',
+    ],
+)
+def test_one_json_object_with_all_rows(content, tmp_path):
+    _, found, _ = table_of(tmp_path, "a.json", content)
+    assert found == [("a", "1"), ("b", "0")]
+
+
+def test_null_is_no_text(tmp_path):
+    lines = ['{"text": null, "label": "x"}', '{"text": "null"}']
+    _, found, header = table_of(tmp_path, "a.jsonl", *lines)
+    assert (found, header) == ([("", "x"), ("null", "")], ["text", "label"])
+
+
+def test_json_that_is_no_object(tmp_path):
+    with refuses("a.jsonl, line 2 ... [1]"):
+        table_of(tmp_path, "a.jsonl", '{"text": "a", "label": "x"}', "[1]")
+    with refuses("a.jsonl ... 'label' ... 'class'"):
+        table_of(tmp_path, "a.jsonl", '{"text": "a", "class": "x"}')
+
+
+# --- Several labels ---
+
+
+@pytest.mark.parametrize(
+    ("cells", "labels"),
+    [
+        (["17", "2,25", ""], [["17"], ["2", "25"], []]),
+        (["a; b", "c"], [["a", "b"], ["c"]]),
+        (["a|b,c", "d"], [["a", "b,c"], ["d"]]),
+        (["['a', 'b']", "[]"], [["a", "b"], []]),
+        (['["a, b"]', '["c"]'], [["a, b"], ["c"]]),
+        (["['a' 'b']", "['c']"], [["a", "b"], ["c"]]),
+        (["[2, 25]", "[3]"], [["2", "25"], ["3"]]),
+        (["{'a', 'b'}"], [["a", "b"]]),
+        (["[0, 1, 1]", "[1, 0, 0]", ""], [["1", "2"], ["0"], []]),
+        (["[0 1 0]", "[1 0 1]"], [["1"], ["0", "2"]]),
+        (["[0, 1]", "[1, 0]", "[0]"], [["0", "1"], ["1", "0"], ["0"]]),
+        (["2 25", "3"], [["2", "25"], ["3"]]),
+        (["sport/news", "sport", "news"], [["sport", "news"], ["sport"], ["news"]]),
+        (["New York", "Rome"], [["New York"], ["Rome"]]),
+        (["a,a,", "b"], [["a"], ["b"]]),
+    ],
+)
+def test_labels_of_a_cell(cells, labels):
+    found = label_lists.split(cells).labels
+    assert [sorted(each) for each in found] == [sorted(each) for each in labels]
+
+
+def test_known_labels_decide():
+    known = ("Food, drink", "Sport")
+    assert label_lists.split(["Food, drink;Sport", "Food, drink"], known).labels[1] == [known[0]]
+    assert label_lists.split(["Food, drink"], known).labels == [["Food, drink"]]
+    assert label_lists.split(["[0, 1]", "[1, 1]"], known).labels == [["Sport"], [*known]]
+    with refuses("3 ... 2 ... --labels"):
+        label_lists.split(["[0, 1, 1]"], known)
+
+
+def test_several_labels_of_a_training(tmp_path):
+    write(tmp_path, "train.tsv", "a\t17", "b\t2,25", "c\t25,15", "d\t2,17")
+    task = glue.tsv_task("0", None, "1", data_dir=str(tmp_path), multi_label=True)
+    assert task.labels == ("2", "15", "17", "25")
+
+
+# --- Signs of failed training ---
+
+
+def task_of(tokenizer, row, kind=classification.ClassificationTask, **given):
+    return kind("tsv", row, TextInput(tokenizer, 8, SIZES), **given)
+
+
+@pytest.mark.parametrize(
+    ("scores", "labels", "warns"),
+    [
+        ([41.78, 41.79], [0, 1e5], True),
+        ([1.0, 1.0], [0, 1], True),
+        ([0.4, 0.6], [0, 1], False),
+        ([1.0, 1.0], [1, 1], False),
+        ([1.0], [0], False),
+    ],
+)
+def test_scores_that_hardly_differ_are_a_warning(scores, labels, warns, tokenizer):
+    task = task_of(tokenizer, glue.tsv_task("0", None, "1", regression=True))
+    split = Split({"label_ids": np.array(labels, np.float32)}, None)
+    found = task.warning(split, {"logits": np.array(scores, np.float32)[:, np.newaxis]})
+    assert (found is not None) == warns
+    if warns:
+        assert_names(found, f"{len(scores)} ... {max(scores):.4g} ... {max(labels):.4g}")
+
+
+@pytest.mark.parametrize(
+    ("logits", "gold", "what"),
+    [
+        ([[3, -3]] * 3, [[1, 0], [1, 0], [1, 1]], "'x'"),
+        ([[3, 3], [3, 3]], [[1, 0], [1, 1]], "'x|y'"),
+        ([[3, -3], [3, -3]], [[1, 0], [1, 0]], None),
+        ([[3, -3], [-3, 3]], [[1, 0], [0, 1]], None),
+    ],
+)
+def test_the_same_labels_for_all_texts_are_a_warning(logits, gold, what, tokenizer, tmp_path):
+    row = glue.tsv_task("0", None, "1", ["x", "y"], multi_label=True)
+    task = task_of(tokenizer, row, multi_label.MultiLabelTask, directory=str(tmp_path))
+    split = Split({"label_ids": np.array(gold)}, None)
+    found = task.warning(split, {"logits": np.array(logits, np.float32)})
+    assert (found is None) == (what is None)
+    assert what is None or what in found
+
+
+@pytest.mark.parametrize(
+    ("labels", "warning"),
+    [([0, 100], "Warning ... 50 ... 50"), ([99, 101], "Warning ... 100 ... 1"), ([0, 5], None)],
+)
+def test_labels_that_are_hard_to_learn_are_a_warning(labels, warning, tmp_path, tokenizer, capsys):
+    write(tmp_path, "train.tsv", *(f"text {label}\t{label}" for label in labels))
+    task = task_of(tokenizer, glue.tsv_task("0", None, "1", regression=True))
+    for _ in range(2):  # of features that are made, and that exist
+        data = classification.GlueData(task, *[str(tmp_path)] * 3, row=task.row)
+        capsys.readouterr()
+        _ = data.training_records
+        out = capsys.readouterr().out
+        assert ("Warning" in out) == bool(warning)
+        assert_says(out, *[warning] * bool(warning))
+
+
+@pytest.mark.parametrize("mark", [",", " ", ";"])
+def test_lists_of_0_and_1_need_no_brackets(mark):
+    cells = [mark.join(cell) for cell in ("101", "010", "110")]
+    assert label_lists.split(cells).labels == [["0", "2"], ["1"], ["0", "1"]]
+    assert label_lists.split(cells, ["x", "y", "z"]).labels == [["x", "z"], ["y"], ["x", "y"]]
+    assert label_lists.split([mark.join("01"), mark.join("12")]).labels == [["0", "1"], ["1", "2"]]

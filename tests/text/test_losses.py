@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What text loses: counts, limits and what is said."""
+
+import collections
+import json
+import pickle
+import unicodedata
+
+import pytest
+
+from albert_tf.text import losses, sentencepiece_training
+from albert_tf.text.clean_up import CleanUp
+from albert_tf.text.losses import Losses
+from albert_tf.text.tokenization import FullTokenizer
+from tests import GOLDEN
+from tests.errors import assert_names
+
+RELEASED = GOLDEN / "tokenization" / "spm_uncased.model"
+
+
+def counted(lines, clean_up=CleanUp(), rule="nmt_nfkc"):  # noqa: B008 (it is frozen)
+    return Losses(clean_up, sentencepiece_training.table_of(rule)).count(lines)
+
+
+def said(lines, *args, unknown=(), **values):
+    counts = counted(lines, *args, **values)
+    return losses.sentences(counts, collections.Counter(unknown))
+
+
+MARKS = {
+    "パンダが": {"marks KATAKANA": 2, "marks HIRAGANA": 1},  # pa, da; ga
+    "హిందీ": {},  # vowel signs have no combining class
+    "క్ష": {"marks TELUGU": 1},
+    "ที่": {"marks THAI": 1},
+    "नमस्ते": {"marks DEVANAGARI": 1},
+    "Tiếng": {"marks LATIN": 2},
+    "שָׁ": {"marks HEBREW": 2},
+    "한국어": {},
+    "İ ı": {"marks LATIN": 1},
+    "বাংলা ক্ষ ড়": {"marks BENGALI": 2},
+    "தமிழ்": {"marks TAMIL": 1},
+    "မြန်မာ": {"marks MYANMAR": 1},
+    "ខ្មែរ": {"marks KHMER": 1},
+    "ເສັ້ນ ທີ່": {"marks LAO": 2},
+    "བོད་སྐད": {"marks TIBETAN": 1},
+    "አማርኛ": {},
+    "ქართული": {},
+    "Հայերեն": {},
+    "كُرْدِيّ أُ": {"marks ARABIC": 6},
+    "Ẹ̀kọ́": {"marks LATIN": 4},
+    "Ἀρχὴ ᾧ": {"marks GREEK": 5},
+    "ђћ їй": {"marks CYRILLIC": 2},
+    "а\u0483": {"marks CYRILLIC": 1},
+    "ガー々": {"marks KATAKANA": 1},
+}
+
+
+@pytest.mark.parametrize("text", MARKS)
+def test_marks_are_counted_by_script(text):
+    for form in ("NFC", "NFD"):
+        counts = counted([unicodedata.normalize(form, text)])
+        found = {key: n for key, n in counts.items() if key.startswith("marks ")}
+        if form == "NFC":
+            assert found == MARKS[text]
+            assert all(counts["letters " + key.removeprefix("marks ")] for key in found)
+        assert sum(found.values()) == sum(MARKS[text].values())
+    assert not any(key.startswith("marks ") for key in counted([text], CleanUp(True, False)))
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        (
+            "パンダが ビルで",
+            "3 marks of 5 KATAKANA ... 2 marks of 2 HIRAGANA ... --strip_accents=false",
+        ),
+        ("क्षमा नमस्ते", "2 ... DEVANAGARI ... --strip_accents=false"),
+        ("Tiếng Việt có dấu", "LATIN ... --strip_accents=false"),
+        ("İptal SIRA ılık", "of 13 LATIN ... --casing_language=tr"),
+        ("می\u200cخواهم", "1 of 8 ... U+200C ... --normalization_rule_name=nfkc"),
+        ("世界，你好", "1 of 5 ... U+FF0C ... --normalization_rule_name=nfkc"),
+        ("[MASK] a [SEP] b [SEP]", "[SEP] 2 times, [MASK] 1 times"),
+        ('<doc id="1">\na\n</doc>', "2 of 3 lines ... --input_format=jsonl"),
+        ("a&nbsp;b <br/>", "1 of 1 lines ... HTML"),
+        ('{"text": "one"}\n{"text": "two"}', "2 of 2 lines are JSON ... --input_format=jsonl"),
+        ('["one", "two"]', "1 of 1 lines are JSON ... --input_format=jsonl"),
+        ('[\n  "one",\n  "two",\n  "three"\n]', "2 of 5 lines are JSON"),
+        ("T25lIGRheSBhIG1hbiBjYW1lIHRvIHRoZSBob3VzZS4=\nb", "1 of 2 lines ... codes ... Base64"),
+        (r"\u4f60\u597d", "1 of 1 lines ... codes ... decode"),
+        ("na%C3%AFve", "1 of 1 lines ... codes ... decode"),
+        ("na=C3=AFve", "1 of 1 lines ... codes ... decode"),
+        ("1\tone\n2\ttwo", "2 of 2 lines ... tabs ... cut -f 2"),
+        ("a\na\nb\na", "2 of 4 lines ... --drop_duplicates"),
+    ],
+)
+def test_a_loss_is_said_with_a_remedy(text, names):
+    sentences = said(text.split("\n"))
+    assert_names("\n".join(sentences), names)
+
+
+@pytest.mark.parametrize(
+    ("text", "clean_up", "rule"),
+    [
+        ("\tACGT", CleanUp(), "nmt_nfkc"),
+        ("MKVLAAGIVPLLLAACGGSTEEKKRRWYHQNDM" * 3, CleanUp(), "nmt_nfkc"),
+        ('"Well," he said, "50% = 5/10 [1]," and left C:\\users.', CleanUp(), "nmt_nfkc"),
+        ("A plain text, with “quotes” and 3 < 4 [1].", CleanUp(), "nmt_nfkc"),
+        ("C'est la vie, à l'heure de la pause.", CleanUp(), "nmt_nfkc"),
+        ("мой ёж ест в лесу много еды каждый день и спит", CleanUp(), "nmt_nfkc"),
+        ("パンダが ビルで", CleanUp(True, False), "nmt_nfkc"),
+        ("İptal SIRA ılık", CleanUp(True, False, casing_language="tr"), "nmt_nfkc"),
+        ("می\u200cخواهم", CleanUp(True, False), "nfkc"),
+        (
+            "世界，你好。" + "很好" * 9,
+            CleanUp(True, False),
+            "nmt_nfkc",
+        ),  # one comma of 24 is changed
+        ("½ ﬁ ① می\u200cخواهم", CleanUp(True, False, decomposes=False), "identity"),
+        ("한국어로 번역한 글", CleanUp(True, False), "nmt_nfkc"),
+    ],
+)
+def test_nothing_is_said_without_a_loss(text, clean_up, rule):
+    assert said([text, ""], clean_up, rule=rule) == []
+
+
+def test_unknown_letters_are_counted_by_script():
+    lines = ["abc " * 10, "한국어 한국"]
+    unknown = {"▁한국": 2, "어": 1, "☃": 7}
+    (sentence,) = said(lines, unknown=unknown)
+    assert_names(sentence, "5 of 5 HANGUL")
+    assert said([*lines, "abc " * 200], unknown=unknown) == []  # a few foreign words
+    assert_names(*said(["\u0587"], unknown={"\u0565\u0582": 1}), "2 of 2 ARMENIAN")
+    # An unknown word of WordPiece has no text of its own.
+    assert said(lines, unknown={"[UNK]": 9}) == []
+
+
+def test_scripts_are_in_one_sentence_if_they_are_a_part_of_the_text():
+    """A few foreign words in English text are no warning, but an entry of the summary."""
+    foreign = ["パンダ", "กี่", "क्ष", "שָׁ", "ខ្មែ", "ཀི", "ắ"]
+    unknown = dict.fromkeys(foreign, 1)
+    marks, letters = said(foreign, unknown=unknown)
+    for sentence in (marks, letters):
+        assert_names(sentence, "KATAKANA ... THAI ... DEVANAGARI ... HEBREW ... KHMER ... TIBETAN")
+    lines = [*foreign, "plain text " * 200]
+    assert said(lines, unknown=unknown) == []
+    summary = losses.as_json(counted(lines), collections.Counter(unknown))
+    assert len(summary["marks_dropped"]) == len(summary["unknown_letters"]) == len(foreign)
+
+
+def test_a_sign_that_loses_its_mark_is_changed():
+    counts = counted(["a ≠ b ´"])
+    assert +counts == {"characters": 4, "letters LATIN": 2, "lines": 1} | {
+        "changed U+2260 to =": 1, "changed U+00B4 to  ": 1
+    }  # fmt: skip
+    assert not any("changed" in key for key in counted(["≠"], CleanUp(True, False)))
+
+
+def test_special_pieces_that_become_ids(tmp_path):
+    """Of a vocabulary of another tool; control pieces never stand in text."""
+    lines = [line.lower() for line in ("a b c d e [MASK] f", "a e f b c")]
+    options = sentencepiece_training.sentencepiece.SentencePieceTrainer
+    options.train(
+        sentence_iterator=iter(lines * 5), model_prefix=str(tmp_path / "a"), vocab_size=20,
+        user_defined_symbols=["[MASK]"], hard_vocab_limit=False, minloglevel=2,
+    )  # fmt: skip
+    for lower, number in ((False, 1), (True, 0)):
+        tokenizer = FullTokenizer(
+            spm_model_file=str(tmp_path / "a.model"), do_lower_case=lower, strip_accents=True
+        )
+        counts = Losses.of(tokenizer).count(["a [MASK] b"])
+        assert counts["special_True [MASK]"] == number == 1 - counts["special_False [MASK]"]
+
+
+def test_wordpiece_drops_marks_with_lower_casing(tmp_path):
+    path = tmp_path / "vocab.txt"
+    path.write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\nक\n")
+    for lower, marks in ((True, 1), (False, 0)):
+        tokenizer = FullTokenizer(vocab_file=str(path), do_lower_case=lower)
+        meter = pickle.loads(pickle.dumps(Losses.of(tokenizer)))
+        assert meter.count(["क्ष"])["marks DEVANAGARI"] == marks
+
+
+def test_counts_of_parts_add_up():
+    lines = ["パンダ [MASK]", "½ <p>", "a"]
+    whole = counted(lines)
+    assert sum((counted([line]) for line in lines), collections.Counter()) == +whole
+    found = losses.as_json(whole, collections.Counter({"한": 2}))
+    assert json.loads(json.dumps(found)) == found == {
+        "letters": {"KATAKANA": 3, "LATIN": 6},
+        "marks_dropped": {"KATAKANA": 2},
+        "characters_changed": {"U+00BD to 1⁄2": 1},
+        "unknown_letters": {"HANGUL": 2},
+        "special_pieces": {"[MASK]": 1},
+        "lines_with_markup": 1,
+        "lines_in_other_forms": {},
+        "lines_repeated": 0,
+    }  # fmt: skip
+
+
+def test_a_sample_of_the_first_texts():
+    tokenizer = FullTokenizer(spm_model_file=str(RELEASED))
+    sample = losses.Sample(tokenizer)
+    for text in ("నమస్తే క్ష", "నమస్తే క్ష", "a b"):
+        tokenizer.encode_ids(text)
+    marks, unknown = sample.sentences()
+    assert_names(marks, "TELUGU ... --strip_accents=false")
+    assert_names(unknown, "TELUGU ... train_sentencepiece.py")
+    assert tokenizer.reads is None
+    assert losses.Sample(tokenizer).sentences() == []  # the features exist
