@@ -241,7 +241,7 @@ def main(given):
 
     config = source.Source(given.albert_directory).read_config()
     is_for_transformers = given.export_format == "hf"
-    path = os.path.join(given.albert_directory, given.checkpoint_name)
+    path = flag_groups.exported_checkpoint(given)
     checkpoint = source.find(path, takes_exports=not is_for_transformers).checkpoint
     export = export_to_transformers if is_for_transformers else export_checkpoint
     new_tokenizer = read_new_vocabulary(given, config) if given.new_vocabulary else None

@@ -1062,7 +1062,8 @@ class ExportedModel(Options):
         "export_checkpoints.py needs no vocabulary to write tf1 and tf2.")
     checkpoint_name: str = option("model.ckpt-best", path="output",
         read_by="~export_type=model", help=
-        "Checkpoint in that directory: a prefix, or model.safetensors of the transformers library.")
+        "Checkpoint in that directory: a prefix, or model.safetensors of the transformers library. "
+        "Without a model.ckpt-best, the default is the newest checkpoint of a training.")
     do_lower_case: bool = option(True, on_record="equal", help=
         "Whether the text is lower-cased. By default as in run.json of the training, if there is "
         "one.")

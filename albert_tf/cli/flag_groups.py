@@ -242,6 +242,16 @@ def check_albert_directory(given, reads_model=True):
     if not found:
         raise UserError(f"--albert_directory={directory} holds no {_CONFIGS[0]}: put it there")
     check_config(found[0])
-    path = os.path.normpath(os.path.join(directory, given.checkpoint_name))
+    path = os.path.normpath(exported_checkpoint(given))
     if not glob.glob(f"{glob.escape(path)}*"):
         raise UserError(f"no checkpoint at {path}: give another --checkpoint_name")
+
+
+def exported_checkpoint(given):
+    """Path of --checkpoint_name; by default the best of a training, or else its newest one."""
+    from albert_tf.checkpoints import run_directory
+
+    trained = run_directory.RunDirectory(given.albert_directory).trained
+    if trained and given.origin("checkpoint_name") == resolve.DEFAULT:
+        return trained
+    return os.path.join(given.albert_directory, given.checkpoint_name)
