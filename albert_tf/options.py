@@ -362,7 +362,7 @@ class Checkpoints(Options, heading="Checkpoints and curves"):
         "process.")
     save_moments_for_best: bool = option(False, read_by="~do_eval", help=
         "Keep the optimizer's moments in model.ckpt-best, which makes it three times as large.")
-    allow_changes_on_resume: bool = option(False, help=
+    allow_changes_on_resume: bool = option(False, read_by="~do_train", help=
         "Resume a run even if optimizer, architecture, batch size, --length_buckets, vocabulary or "
         "casing differ from those in run.json.")
 
@@ -481,7 +481,8 @@ class FineTunedModel(Options, heading="Model and text"):
     do_lower_case: bool = option(True, "Lower-case the text, as the released models need.",
         on_record="equal")
     strip_accents: bool = option(True, _STRIP_ACCENTS, on_record="equal")
-    allow_random_init: bool = option(False, "Train from random weights if none are given.")
+    allow_random_init: bool = option(False, "Train from random weights if none are given.",
+        read_by="~do_train")
 
 
 class FineTuningUpdates(Options, heading="Training and evaluation"):
@@ -612,7 +613,7 @@ class ClassifierData(Options, heading="Task and data"):
 class ClassifierSteps(FineTuningSteps, heading="Training and evaluation"):
     """The length of training, and which checkpoints to keep."""
 
-    keep_checkpoint_max: int = option(5, _KEEP_EVALUATED, low=0)
+    keep_checkpoint_max: int = option(5, _KEEP_EVALUATED, low=0, read_by="~do_eval")
 
 
 # === run_race.py =================================================================================
@@ -624,9 +625,12 @@ class Race(Options, heading="Task and data"):
     data_dir: str | None = option(None, path="directory", required=True, help=
         "Directory that contains the folder RACE.")
     task_name: str = option("race", "Always race.", choices=("race",), on_record="equal")
-    train_file: str | None = option(None, _FEATURES.format("training"), path="output")
-    eval_file: str | None = option(None, _FEATURES.format("development"), path="output")
-    predict_file: str | None = option(None, _FEATURES.format("test"), path="output")
+    train_file: str | None = option(None, _FEATURES.format("training"), path="output",
+        read_by="~do_train")
+    eval_file: str | None = option(None, _FEATURES.format("development"), path="output",
+        read_by="~do_eval")
+    predict_file: str | None = option(None, _FEATURES.format("test"), path="output",
+        read_by="~do_predict")
     dropout_prob: float = option(0.1, "Dropout of the pooled output, in training.", low=0, below=1,
         read_by="~do_train")
     max_qa_length: int = option(128, on_record="equal", help=
@@ -639,7 +643,7 @@ class Race(Options, heading="Task and data"):
 class RaceSteps(FineTuningSteps, heading="Training and evaluation"):
     """The length of training, and which checkpoints to keep."""
 
-    num_keep_checkpoint: int = option(5, _KEEP_EVALUATED, low=0)
+    num_keep_checkpoint: int = option(5, _KEEP_EVALUATED, low=0, read_by="~do_eval")
 
 
 # === run_squad.py ================================================================================
@@ -654,8 +658,10 @@ class Squad(Options, heading="Questions and answers"):
         required="do_predict", read_by="~do_predict", help=
         "SQuAD JSON with the questions to answer. If it has answers too, every checkpoint is "
         "evaluated on it, and the one with the best f1 is kept.")
-    train_feature_file: str | None = option(None, _FEATURES.format("training"), path="output")
-    predict_feature_file: str | None = option(None, _FEATURES.format("predicted"), path="output")
+    train_feature_file: str | None = option(None, _FEATURES.format("training"), path="output",
+        read_by="~do_train")
+    predict_feature_file: str | None = option(None, _FEATURES.format("predicted"), path="output",
+        read_by="~do_predict")
     version_2_with_negative: bool | None = option(None, on_record="equal", help=
         "Whether questions may have no answer (SQuAD 2.0). Read from --train_file by default or, "
         "without --do_train, from the checkpoint.")
@@ -687,7 +693,7 @@ class Squad(Options, heading="Questions and answers"):
         "Number of passes over the training data, counted in questions and not in windows.")
     warmup_proportion: float = option(0.1, low=0, high=1, read_by="~do_train", help=
         "Share of the updates for the linear warm-up.")
-    f1_unit: str = option(F1_UNITS[0], choices=F1_UNITS, help=
+    f1_unit: str = option(F1_UNITS[0], choices=F1_UNITS, read_by="~do_predict", help=
         "What F1 counts: words, or characters for languages without spaces between words, such as "
         "Chinese.")
 
@@ -842,7 +848,8 @@ class TextFormat(Options, heading="Text"):
         read_by="input_format=jsonl")
     language: str = option("en", "Language of the documents, for splitting: two letters.",
         read_by="input_format=documents,jsonl")
-    file_is_document: bool = option(False, read_by="input_format=sentences,documents", help=
+    file_is_document: bool = option(False,
+        read_by="input_format=sentences,documents !document_per_line", help=
         "The end of a file ends a document. It does not in the original.")
     on_decode_error: str = option("stop", choices=ON_DECODE_ERROR, help=
         "How to treat a line that is not UTF-8: stop, or skip it; the summary counts them.")
@@ -874,7 +881,7 @@ class Selection(Options, heading="Choice of documents"):
 class WordStart(Options, heading="Pairs and masks"):
     """Where words begin, for whole-word masking."""
 
-    word_start: str = option("original", choices=WORD_STARTS, help=
+    word_start: str = option("original", choices=WORD_STARTS, read_by="do_whole_word_mask", help=
         "Which pieces begin a word. piece: those after a space. original: also those "
         "with anything but the letters a-z and some punctuation, which suits English and languages "
         "without spaces between words.")
@@ -886,7 +893,7 @@ class Instances(NGrams, heading="Pairs and masks"):
     do_permutation: bool = option(False, read_by="masked_lm_prob", help=
         "Also shuffle as many tokens as are masked, and predict them. The masked_lm_* features get "
         "twice as long: give run_pretraining.py twice this --max_predictions_per_seq.")
-    random_next_sentence: bool = option(False, help=
+    random_next_sentence: bool = option(False, read_by="sentence_pairs=order,next", help=
         "The sentence-level task. False: sentence order (ALBERT), negatives are the two "
         "segments swapped. True: next sentence (BERT), the second segment of negatives is from a "
         "random document. In the records, next_sentence_labels is 0 for segments in order, 1 for "

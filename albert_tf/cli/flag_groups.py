@@ -242,8 +242,10 @@ def check_albert_directory(given, reads_model=True):
     if not found:
         raise UserError(f"--albert_directory={directory} holds no {_CONFIGS[0]}: put it there")
     check_config(found[0])
-    path = os.path.normpath(exported_checkpoint(given))
-    if not glob.glob(f"{glob.escape(path)}*"):
+    path = os.path.normpath(os.path.join(directory, given.checkpoint_name))
+    numbered = f"{glob.escape(directory)}/model.ckpt-[0-9]*"
+    is_typed = given.origin("checkpoint_name") == resolve.TYPED
+    if not glob.glob(f"{glob.escape(path)}*") and (is_typed or not glob.glob(numbered)):
         raise UserError(f"no checkpoint at {path}: give another --checkpoint_name")
 
 
