@@ -141,6 +141,11 @@ class Task:
         `loss` among them is the mean over batches of `batch_size`, as the original computes it.
         """
 
+    def specimen(self):
+        """Outputs for which `metrics` gives all metrics there are: (Split, dict of arrays)."""
+        ids = np.arange(len(self.labels))
+        return Split({"label_ids": ids}, ()), {"logits": np.eye(len(ids))}
+
     def keep(self, metrics):
         """Writes files that belong to the best checkpoint, given the metrics of its evaluation."""
 
@@ -348,6 +353,11 @@ class DataSet:
                 files.write_text(os.path.join(self.output_dir, evaluation.REPORT), report)
 
         return Evaluation(metrics, tuple(warnings), keep)
+
+    def metric_names(self):
+        """Names of the metrics of an evaluation: list of str."""
+        found = self.task.metrics(*self.task.specimen(), 1)
+        return [f"{name}{suffix}" for suffix in self._evaluated for name in found]
 
     def _records(self, split, given=None):
         """Makes the record file of a split, unless it exists and has the same settings and input.

@@ -20,6 +20,7 @@ from albert_tf.publish import graph_inputs, signatures
 from albert_tf.records import schemas
 from albert_tf.tasks import base, data_report, glue, tables
 from albert_tf.text.sequences import pack_pairs
+from albert_tf.training.splits_and_results import Split
 
 _LARGE = 10  # mean or standard deviation of labels that is hard to learn
 _SMALL_SPREAD = 0.01  # standard deviation of predictions, relative to that of labels, that is none
@@ -139,6 +140,13 @@ class ClassificationTask(base.Task):
         if self.row.is_own and not self.row.is_regression:
             found |= _of_classes(logits, labels, self.labels)
         return found | {"loss": base.mean_over_batches(_losses(logits, labels), batch_size)}
+
+    def specimen(self):
+        """Outputs with all metrics; in regression, two different scores."""
+        if self.labels:
+            return super().specimen()
+        scores = np.arange(2.0)
+        return Split({"label_ids": scores}, ()), {"logits": scores}
 
     def report(self, split, outputs):
         """Precision, recall and F1 of each class, and how often which was taken for which."""

@@ -26,6 +26,7 @@ from albert_tf.records import schemas
 from albert_tf.tasks import base, tables, tag_schemes
 from albert_tf.text.sequences import pack_segments
 from albert_tf.text.tokenization import UNKNOWN
+from albert_tf.training.splits_and_results import Split
 
 ENDINGS = (".conll", ".txt")
 DOCUMENT_START = "-DOCSTART-"
@@ -445,6 +446,14 @@ class NerTask(base.Task):
             "eval_loss": float(np.mean(losses)),
             "loss": base.mean_over_batches(of_rows, batch_size, mask.sum(axis=1)),
         }
+
+    def specimen(self):
+        """Outputs with all metrics: a sentence with every label."""
+        (labels, _), outputs = super().specimen()
+        arrays = {name: ids[np.newaxis] for name, ids in labels.items()}
+        arrays["label_mask"] = np.ones_like(arrays["label_ids"])
+        words = [Word("", label, 0) for label in self.labels]
+        return Split(arrays, [words]), {"logits": outputs["logits"][np.newaxis]}
 
     def label_counts(self, arrays):
         """Number of words with each label: int array [C]."""

@@ -25,6 +25,7 @@ from albert_tf.records import schemas
 from albert_tf.tasks import base, data_report, json_file, tables
 from albert_tf.text.sequences import NUM_SPECIALS, pack_segments
 from albert_tf.training import evaluation
+from albert_tf.training.splits_and_results import Split
 
 LEVELS = ("middle", "high")
 LETTERS = string.ascii_uppercase
@@ -336,6 +337,11 @@ class RaceTask(base.Task):
             if level in levels:
                 results[f"eval_accuracy_{level}"] = float(np.mean(hits[levels == level]))
         return results
+
+    def specimen(self):
+        """Outputs with all metrics: a question of each level."""
+        examples = [Example("", 1, level, "", (), 0) for level in LEVELS]
+        return Split({}, examples), {"logits": np.zeros([len(LEVELS), self.choices])}
 
     def served_functions(self, model, tokenizer, prefix):
         """Functions to export for a model."""
