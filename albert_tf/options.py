@@ -622,7 +622,8 @@ class Race(Options, heading="Task and data"):
     """Questions of RACE, and the files of their features."""
 
     data_dir: str | None = option(None, path="directory", required=True, help=
-        "Directory that contains the folder RACE.")
+        "Directory that contains the folder RACE, or tables with a question in each row: "
+        "train.jsonl, dev.jsonl and test.jsonl, or .csv, .tsv or .json.")
     task_name: str = option("race", "Always race.", choices=("race",), on_record="equal")
     train_file: str | None = option(None, _FEATURES.format("training"), path="output")
     eval_file: str | None = option(None, _FEATURES.format("development"), path="output")

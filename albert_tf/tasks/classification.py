@@ -205,7 +205,7 @@ class GlueData(base.DataSet):
 
     notes: ClassVar[dict] = {
         "other_labels": "{} rows have other labels than --labels and are left out",
-        "left_out": "{} rows lack columns and are left out",
+        "left_out": "{} rows are blank or lack columns and are left out",
         "without_text": "{} rows have no text, and are used nevertheless",
     }
 

@@ -79,6 +79,11 @@ class Sentences(list):
         return list(itertools.chain.from_iterable(self))
 
     @property
+    def rows(self):
+        """The columns of the line of each word: list of lists of str."""
+        return [columns_of(self.lines[word.line - 1]) for word in self.words]
+
+    @property
     def has_labels(self):
         """Whether the words have labels: all of them, or none."""
         return any(word.label for word in self.words)
@@ -192,7 +197,7 @@ def read_words(path, columns=RECOGNISED):
 
 def _is_word(cells):
     """Whether columns are neither of a blank line nor of the start of a document."""
-    return any(cell.strip(" ") for cell in cells) and cells[0] != DOCUMENT_START
+    return any(cell.strip(" ") for cell in cells) and not cells[0].startswith(DOCUMENT_START)
 
 
 def _numbers(columns, rows, path):
@@ -291,10 +296,30 @@ def find_labels(data_dir, given=None, columns=RECOGNISED):
         return tuple(given)
     remedy = "check --data_dir, or give the model's labels in the order of its training as --labels"
     path = input_file(data_dir, "train", remedy)
-    found = {word.label for word in read(path, columns=columns).words}
+    sentences = read(path, columns=columns)
+    found = {word.label for word in sentences.words}
+    if columns.label is None:
+        _check_last_column(sentences, found)
     if len(found) < 2:
         raise UserError(f"{path}: at least two different labels are needed, not {', '.join(found)}")
     return tuple(sorted(found, key=lambda label: (label != "O", tables.order(label))))
+
+
+def _check_last_column(sentences, labels):
+    """Raises UserError if another column than the last has labels of spans, and the last has not.
+
+    Args:
+        sentences: Sentences.
+        labels: set of str, those of the last column.
+    """
+    columns = list(zip(*sentences.rows, strict=False))
+    marked = [str(n) for n, cells in enumerate(columns) if tag_schemes.are_of_spans(cells)]
+    if marked and not tag_schemes.are_of_spans(labels):
+        raise UserError(
+            f"{sentences.path}: column {marked[0]} has labels such as B-x and O, and the last has "
+            f"others: give --label_column={marked[0]} and the --text_column with the words, or the "
+            f"number of the last as --label_column if its labels are meant"
+        )
 
 
 def with_labels(sentences, labels):
@@ -484,6 +509,7 @@ class NerData(base.DataSet):
 
     notes: ClassVar[dict] = {
         "comments": "{} lines are comments and are left out",
+        "ragged": "{} lines have another number of columns than most: a line is one word",
         "without_piece": "{} words have no piece and count as unknown ones",
         "split": "{} sentences exceed --max_seq_length and are split",
         "cut": "{} pieces at the ends of words do not fit and are cut",
@@ -503,7 +529,11 @@ class NerData(base.DataSet):
     def read(self, split):
         """The Sentences of a split; its oddities are counted with the features."""
         found = read(self.sources(split)[0], self.task.labels, split != "test", self.columns)
-        return found, {"comments": found.comments}
+        widths = collections.Counter(map(len, found.rows))
+        return found, {
+            "comments": found.comments,
+            "ragged": len(found.words) - max(widths.values()),
+        }
 
     def _say(self, split, counts):
         if counts["words"]:
