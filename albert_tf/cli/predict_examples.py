@@ -396,15 +396,15 @@ def check(example, model, place):
         if name == "options" and not fewest <= len(texts) <= count:
             expected = f"{fewest} to {count}" if fewest < count else count
             raise UserError(f"{place}: {expected} options are expected. Received: {len(texts)}")
-        if name not in ("text_pair", "options") and not _has_content(value):
+        if name != "text_pair" and not all(map(_has_content, texts)):
             raise UserError(
                 f"{place}: {name} has no content. Received: {value!r}. Leave a line of a file "
                 "blank where nothing is to be predicted"
             )
-    if "context" in model.inputs:
+    for passage in {"context", "article"} & {*model.inputs}:
         from albert_tf.tasks.squad import questions
 
-        questions.check_not_swapped(example["question"], example["context"], place)
+        questions.check_not_swapped(example["question"], example[passage], place)
     return {name: example.pop(name) for name in model.inputs}, example, place
 
 

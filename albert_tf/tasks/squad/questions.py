@@ -14,6 +14,7 @@ _FORM = (
 )
 
 
+_SHORT_PARAGRAPH = 200  # characters; no question of SQuAD without a question mark is longer
 _QUESTION_MARKS = ("?", "\uff1f", "\u061f", "\u037e", "\u055e")  # of Latin, Chinese, Arabic, ...
 
 
@@ -45,7 +46,8 @@ class SquadExample:
 def check_not_swapped(question, context, place=""):
     """Raises UserError if a question and its context seem to be given in the wrong order.
 
-    The context is a question then, and the longer question is none.
+    The longer question ends with no question mark then, nor with a gap, and either the context has
+    one or the question is as long as a paragraph and more than twice as long as the context.
 
     Args:
         question: str.
@@ -53,10 +55,12 @@ def check_not_swapped(question, context, place=""):
         place: str, for the message.
     """
     asks = context.rstrip().endswith(_QUESTION_MARKS)
-    if asks and len(question) > len(context) and not question.rstrip().endswith(_QUESTION_MARKS):
+    least = len(context) if asks else max(2 * len(context), _SHORT_PARAGRAPH)
+    if len(question) > least and not question.rstrip().endswith((*_QUESTION_MARKS, "_")):
         raise UserError(
-            f"{place}{': ' * bool(place)}question and context seem to be swapped: the context is "
-            f"{reprlib.repr(context)}"
+            f"{place}{': ' * bool(place)}question and context seem to be swapped: the question is "
+            f"{reprlib.repr(question)} and the context {reprlib.repr(context)}. If they are right, "
+            "end the question with a question mark"
         )
 
 
