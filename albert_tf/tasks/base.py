@@ -80,6 +80,7 @@ class Task:
         schema: dict from feature name to FeatureSpec, of the records.
         inputs: tuple of str, the features that the model reads.
         choices: int, sequences of a row of features.
+        windows: int, how many of them one text may fill.
         classified: str, the things that get a label, for messages.
         objective: objectives.Objective, the loss and the metrics of training.
         key_metric: str, the metric that chooses the best checkpoint; larger is better, except for
@@ -97,7 +98,7 @@ class Task:
     chosen_metric = None
     optional_inputs = ()
     inputs = ("input_ids", "input_mask", "segment_ids")
-    choices = 1
+    choices = windows = 1
     classified = "examples"
     shown_metrics = None
     takes_head = False
@@ -315,12 +316,13 @@ class DataSet:
             do_eval: bool, whether there is an evaluation.
         """
         length, counts = self.task.text.max_seq_length, self._training_cache.counts
-        found = {"train": data_report.of_split(counts, length)}
+        of_split = functools.partial(data_report.of_split, windows=self.task.windows)
+        found = {"train": of_split(counts, length)}
         if do_eval:
             known = {*map(self.task.texts_of, self.read("train")[0])}
             for suffix, (examples, cache) in self._evaluation_sets.items():
                 texts = [*map(self.task.texts_of, examples)]
-                found[f"dev{suffix}"] = data_report.of_split(cache.counts, length, known, texts)
+                found[f"dev{suffix}"] = of_split(cache.counts, length, known, texts)
         counts = self.training_records.labels if self.task.compares_classes else {}
         return data_report.say(found, self.unit, counts)
 
