@@ -33,6 +33,7 @@ ON_DECODE_ERROR = ("stop", "skip")
 WORD_STARTS = ("original", "piece")
 SENTENCE_PAIRS = ("order", "next", "none")
 SCORE_METHODS = ("within_word_l2r", "original")
+LONG_TEXTS = ("head", "head_tail", "windows")  # what is read of them
 F1_UNITS = ("words", "characters")  # of answers
 EMBEDDINGS = ("pooled_output", "sequence_output")
 GLUE_TASKS = (
@@ -594,6 +595,13 @@ class ClassifierData(Options, heading="Task and data"):
         "tsv: a text can have several labels. They stand in --label_column, separated by |, ; or , "
         "or as a list; or --label_column names a column of 0 and 1 for each label, separated by "
         "commas.")
+    long_texts: str = option("head", choices=LONG_TEXTS, read_by=_OF_TEXTS, on_record="equal", help=
+        "tsv: what is read of texts longer than --max_seq_length. head: the beginning; head_tail: "
+        "the beginning and the end; windows: up to --max_windows parts, one after another, whose "
+        "logits are averaged.")
+    max_windows: int = option(4, low=2, high=64, on_record="equal",
+        read_by=f"long_texts=windows {_OF_TEXTS}", help=
+        "With --long_texts=windows: the largest number of parts of a text.")
     num_trials: int = option(1, low=1, read_by="do_train do_eval task_name!=multi_label", help=
         "Number of runs, each with its own seed and folder; the best is kept. The paper reports "
         "the median of five.")
@@ -623,7 +631,8 @@ class Race(Options, heading="Task and data"):
     """Questions of RACE, and the files of their features."""
 
     data_dir: str | None = option(None, path="directory", required=True, help=
-        "Directory that contains the folder RACE.")
+        "Directory that contains the folder RACE, or tables with a question in each row: "
+        "train.jsonl, dev.jsonl and test.jsonl, or .csv, .tsv or .json.")
     task_name: str = option("race", "Always race.", choices=("race",), on_record="equal")
     train_file: str | None = option(None, _FEATURES.format("training"), path="output",
         read_by="~do_train")

@@ -176,7 +176,7 @@ def sentences(path, model, columns):
         wanted = _numbers(model.of_training).get("text_column")
         wanted = wanted or None  # 0 is the default: the column is recognised
     found = ner.read_words(path)
-    rows = [ner.columns_of(found.lines[word.line - 1]) for word in found.words]
+    rows = found.rows
     widths = {len(row) for row in rows}
     is_list = widths == {1} and len(rows) > 1
     if not (is_list or path.endswith(".conll") or _are_labelled(rows)):
@@ -194,13 +194,8 @@ def _are_labelled(rows):
     """Whether rows seem to be words with labels of a scheme, in the last of some columns."""
     from albert_tf.tasks import tag_schemes
 
-    labels = {row[-1] for row in rows}
-    if len({len(row) for row in rows}) > 1 or "O" not in labels or len(rows[0]) == 1:
-        return False
-    try:
-        return bool(tag_schemes.find(labels).marks)
-    except UserError:
-        return False
+    is_table = len({len(row) for row in rows}) == 1 and len(rows[0]) > 1
+    return is_table and tag_schemes.are_of_spans({row[-1] for row in rows})
 
 
 def _numbers(columns):
@@ -222,7 +217,7 @@ def _of_training(lines, name, model, delimiter):
     if "text" not in known:
         return {}
     if lines[0].lstrip().startswith(b"{"):
-        first = [*parse_json(lines[0], name)]
+        first = [*tables.flat(parse_json(lines[0], name))]
     else:
         given = tables.parse_delimiter(delimiter or model.of_training.get("delimiter"))
         form = _find_form(lines, name, model, [*known.values()], given)
@@ -351,6 +346,9 @@ def _example(row, model, columns, names, form, place):
 
 def _of_keys(found, columns, place):
     """The keys of a JSON object that columns name."""
+    from albert_tf.tasks import tables
+
+    found = tables.flat(found)
     numbers = [column for column in columns.values() if isinstance(column, int)]
     if numbers:
         raise UserError(
@@ -398,15 +396,15 @@ def check(example, model, place):
         if name == "options" and not fewest <= len(texts) <= count:
             expected = f"{fewest} to {count}" if fewest < count else count
             raise UserError(f"{place}: {expected} options are expected. Received: {len(texts)}")
-        if name not in ("text_pair", "options") and not _has_content(value):
+        if name != "text_pair" and not all(map(_has_content, texts)):
             raise UserError(
                 f"{place}: {name} has no content. Received: {value!r}. Leave a line of a file "
                 "blank where nothing is to be predicted"
             )
-    if "context" in model.inputs:
+    for passage in {"context", "article"} & {*model.inputs}:
         from albert_tf.tasks.squad import questions
 
-        questions.check_not_swapped(example["question"], example["context"], place)
+        questions.check_not_swapped(example["question"], example[passage], place)
     return {name: example.pop(name) for name in model.inputs}, example, place
 
 

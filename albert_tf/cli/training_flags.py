@@ -13,7 +13,7 @@ from albert_tf.cli import launch, model_flags
 from albert_tf.errors import UserError
 from albert_tf.records import graph_masking, record_files
 from albert_tf.text import tokenization
-from albert_tf.training import finetuning, run_settings
+from albert_tf.training import evaluation, finetuning, run_settings
 
 POINTS = 100  # least number of points of a curve if the interval is not given
 _BATCHES_PER_BUCKET = 10  # in a shuffle window, so that few batches mix lengths
@@ -260,6 +260,8 @@ def fine_tune(data, model, *, record_flags, do_eval, **values):
         wrong = resolve.contradictions({"labels": kind.labels}, settings.facts)
         if wrong:
             raise UserError(f"{wrong[0]}: give these labels, or another --output_dir")
+    if settings.best_metric and do_eval:
+        evaluation.check_metric(settings.best_metric, data.metric_names())
     check_directory(settings)
     for name, row in settings.rows.items():
         if row.columns["path"] == "output" and name.endswith("_dir") and settings.get(name):

@@ -19,7 +19,8 @@ from albert_tf.options import MODEL_TASKS, WINDOW, check_pair_length
 from albert_tf.publish import graph_inputs, signatures
 from albert_tf.records import schemas
 from albert_tf.tasks import base, data_report, glue, tables
-from albert_tf.text.sequences import pack_pairs
+from albert_tf.text.sequences import pack_pairs, pack_windows
+from albert_tf.training.splits_and_results import Split
 
 _LARGE = 10  # mean or standard deviation of labels that is hard to learn
 _SMALL_SPREAD = 0.01  # standard deviation of predictions, relative to that of labels, that is none
@@ -35,12 +36,16 @@ class ClassificationTask(base.Task):
         text: TextInput.
         threshold: float or None, a number to export with the model.
         optional_inputs: tuple of str, ("text_pair",) if it is unknown whether there are pairs.
+        long_texts: str, of options.LONG_TEXTS.
+        max_windows: int, parts of a text with "windows".
     """
 
     functions = signatures.ClassifierFunctions
     compares_classes = True
 
-    def __init__(self, name, row, text, threshold=None, optional_inputs=()):
+    def __init__(
+        self, name, row, text, threshold=None, optional_inputs=(), long_texts="head", max_windows=1
+    ):
         self.name, self.row, self.text, self.threshold = name, row, text, threshold
         self.kind = FinetunedTask(MODEL_TASKS.get(name, name), row.labels)
         self.labels = row.labels
@@ -50,8 +55,12 @@ class ClassificationTask(base.Task):
         if row.is_own and not row.is_regression:
             self.shown_metrics = ("eval_accuracy", "macro_f1", "eval_loss")
         self.objective = objectives.REGRESSION if row.is_regression else objectives.CLASSIFICATION
+        self.long_texts = long_texts
+        self.choices = self.windows = max_windows if long_texts == "windows" else 1
+        if self.choices > 1 and len(row.text) > 1 and not optional_inputs:
+            raise UserError("--long_texts=windows is for one text, without --text_pair_column")
         self.schema = schemas.classification_schema(
-            text.max_seq_length,
+            self.choices * text.max_seq_length,
             tf.float32 if row.is_regression else tf.int64,
             num_labels=row.labels and len(row.labels),
             **text.sizes,
@@ -59,7 +68,8 @@ class ClassificationTask(base.Task):
 
     def make_model(self, config, **encoder_options):
         """The classifier or regressor."""
-        return heads.ClassificationModel(config, self.row.num_outputs, **encoder_options)
+        given = {"windows": self.choices} | encoder_options
+        return heads.ClassificationModel(config, self.row.num_outputs, **given)
 
     def examples(self, inputs):
         """Makes examples from dicts with `text` and, for pairs, `text_pair`."""
@@ -94,8 +104,12 @@ class ClassificationTask(base.Task):
         check_pair_length(self.text.max_seq_length)
         texts = [example.text_a for example in examples]
         pairs = [example.text_b for example in examples]
-        lengths, given = [], (self.text.tokenizer, texts, pairs, self.text.max_seq_length)
-        packed = pack_pairs(*given, lengths)
+        tokenizer, length, lengths = self.text.tokenizer, self.text.max_seq_length, []
+        if self.choices > 1:
+            packed = pack_windows(tokenizer, texts, length, self.choices, lengths)
+        else:
+            keeps_ends = self.long_texts == "head_tail"
+            packed = pack_pairs(tokenizer, texts, pairs, length, lengths, keeps_ends)
         if counts is not None:
             data_report.add_lengths(counts, lengths)
         return packed | {
@@ -140,6 +154,13 @@ class ClassificationTask(base.Task):
             found |= _of_classes(logits, labels, self.labels)
         return found | {"loss": base.mean_over_batches(_losses(logits, labels), batch_size)}
 
+    def specimen(self):
+        """Outputs with all metrics; in regression, two different scores."""
+        if self.labels:
+            return super().specimen()
+        scores = np.arange(2.0)
+        return Split({"label_ids": scores}, ()), {"logits": scores}
+
     def report(self, split, outputs):
         """Precision, recall and F1 of each class, and how often which was taken for which."""
         if not self.row.is_own or self.row.is_regression or self.row.multi_label:
@@ -177,7 +198,10 @@ class ClassificationTask(base.Task):
     def served_functions(self, model, tokenizer, prefix):
         """Functions to export for a model."""
         has_pair = len(self.row.text) == 2
-        texts = graph_inputs.SentencePairs(tokenizer, self.text.max_seq_length, has_pair)
+        length, keeps_ends = self.text.max_seq_length, self.long_texts == "head_tail"
+        texts = graph_inputs.SentencePairs(tokenizer, length, has_pair, keeps_ends)
+        if self.choices > 1:
+            texts = graph_inputs.TextWindows(tokenizer, length, self.choices)
         return self.functions(model, texts, self.labels, self.served_threshold(prefix))
 
 
@@ -197,7 +221,7 @@ class GlueData(base.DataSet):
 
     notes: ClassVar[dict] = {
         "other_labels": "{} rows have other labels than --labels and are left out",
-        "left_out": "{} rows lack columns and are left out",
+        "left_out": "{} rows are blank or lack columns and are left out",
         "without_text": "{} rows have no text, and are used nevertheless",
     }
 
@@ -209,7 +233,9 @@ class GlueData(base.DataSet):
     @property
     def settings(self):
         """The columns and labels."""
-        return {"task": dataclasses.asdict(self.row)}
+        long_texts, windows = self.task.long_texts, self.task.choices
+        others = {"long_texts": long_texts, "windows": windows} if long_texts != "head" else {}
+        return {"task": dataclasses.asdict(self.row)} | others
 
     def parts(self, split):
         """The task's own sets, and those of its companions."""

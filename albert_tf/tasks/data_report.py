@@ -3,6 +3,7 @@
 
 import numpy as np
 
+from albert_tf.options import NUM_SPECIALS_OF_ONE
 from albert_tf.text.tokenization import UNKNOWN
 
 _LENGTH = "length "  # with a number of pieces: key of counts
@@ -57,7 +58,7 @@ def add_pieces(counts, arrays, tokenizer):
     counts["unknown"] += int(((arrays["input_ids"] == unknown) & is_piece).sum())
 
 
-def of_split(counts, max_seq_length, train_texts=None, texts=()):
+def of_split(counts, max_seq_length, train_texts=None, texts=(), windows=1):
     """The report on a split: dict for JSON.
 
     Args:
@@ -65,7 +66,9 @@ def of_split(counts, max_seq_length, train_texts=None, texts=()):
         max_seq_length: int.
         train_texts: set of tuples of str, the texts of the training set; None for that set itself.
         texts: list of tuples of str, of this split.
+        windows: int, sequences that a long text may fill.
     """
+    longest = windows * (max_seq_length - NUM_SPECIALS_OF_ONE) + NUM_SPECIALS_OF_ONE
     found = {name: counts[name] for name in ("rows", "empty", "repeated", "pieces", "unknown")}
     lengths = {
         int(name.removeprefix(_LENGTH)): count
@@ -77,7 +80,7 @@ def of_split(counts, max_seq_length, train_texts=None, texts=()):
         shares = np.cumsum([lengths[length] for length in ordered]) / sum(lengths.values())
         found |= {
             "sequences": sum(lengths.values()),
-            "cut": sum(count for length, count in lengths.items() if length > max_seq_length),
+            "cut": sum(count for length, count in lengths.items() if length > longest),
             "length_of_99_percent": int(ordered[np.searchsorted(shares, 0.99)]),
             "max_seq_length": max_seq_length,
         }

@@ -8,6 +8,7 @@ import collections
 import dataclasses
 import math
 import os
+import re
 import reprlib
 import unicodedata
 from typing import NamedTuple
@@ -24,9 +25,10 @@ NEEDED_BY = {"train": "--do_train", "dev": "--do_eval", "test": "--do_predict"}
 _MOST_SHOWN = 10  # labels in a message
 _FILES = {split: (f"{split}.tsv",) for split in SPLITS}
 _OWN_ENDINGS = ("tsv", "csv", "jsonl", "json")
-_OWN_FILES = {split: tuple(f"{split}.{end}" for end in _OWN_ENDINGS) for split in SPLITS}
+OWN_FILES = {split: tuple(f"{split}.{end}" for end in _OWN_ENDINGS) for split in SPLITS}
 _ZEROS, _ONES = {"0", "0.0", "False", "false"}, {"1", "1.0", "True", "true"}
 _MISSING = {"nan", "na", "n/a", "<na>", "none", "null", "-", "?"}  # labels that may be none
+_DECIMAL_COMMA, _THOUSANDS = re.compile(r"[+-]?\d*,\d+"), re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")
 _ENOUGH_ROWS = 20  # to tell a column of classes from one of texts
 
 
@@ -298,7 +300,7 @@ def tsv_task(
         label=label_columns,
         labels=None if regression else tuple(map(str, labels or ())),
         metrics=("micro_f1",) if multi_label else _SCORES if regression else _ACCURACY,
-        files=_OWN_FILES,
+        files=OWN_FILES,
         splits_with_header=None if header is None else SPLITS if header else (),
         delimiter=tables.parse_delimiter(delimiter),
         guid="row",
@@ -386,6 +388,9 @@ def _warn_of_labels(labels, given):
 def describe(task, data_dir, split):
     """How a file of a split is read, for a line: its separator, header and columns; a str."""
     table = read_rows(task, data_dir, split)
+    if task.is_regression:
+        commas = any("," in row.values[-1] for row in table.rows)
+        return f"{table}{', labels with decimal commas' * commas}"
     if not task.multi_label:
         return str(table)
     _, labels = _labels_of(task, table.rows, str.strip)
@@ -515,7 +520,7 @@ def read_rows(task, data_dir, split):
         skip_short=split in task.splits_with_short_rows,
     )
     if task.is_own:
-        _check_no_index(task, table)
+        _check_texts(task, table)
     if table.header is not None and not task.is_own:
         if labelled:
             has_columns = len(table.first) > max(columns)
@@ -530,13 +535,18 @@ def read_rows(task, data_dir, split):
     return table
 
 
-def _check_no_index(task, table):
-    """Raises UserError if a column of texts only counts the rows, as an index of pandas does.
+def _check_texts(task, table):
+    """Raises UserError if a column holds no texts: it counts the rows, or has lists in JSON.
 
-    Some numbers may be missing, as after rows were dropped.
+    Some numbers may be missing, as after rows of pandas were dropped.
     """
     for place, column in enumerate(task.text):
         texts = [row.values[place].strip() for row in table.rows]
+        if not table.form.separator and all(t[:1] + t[-1:] == "[]" for t in texts):
+            raise UserError(
+                f"{table.path}: column {column!r} holds lists, such as {reprlib.repr(texts[0])}, "
+                "and no texts: join each list to a text, or give another column"
+            )
         if len(texts) < 3 or not all(text.isdecimal() and len(text) < 10 for text in texts):
             continue
         numbers = [*map(int, texts)]
@@ -554,7 +564,10 @@ def labels_of(task, rows, normalize, skip_others=False):
     """
     normalize = normalize if task.normalize_labels else str.strip
     if task.is_regression:
-        return [_score(row, normalize(row.values[-1])) for row in rows]
+        texts = [normalize(row.values[-1]) for row in rows]
+        if task.is_own and _have_decimal_commas(texts):
+            texts = [text.replace(",", ".") for text in texts]
+        return [_score(*each) for each in zip(rows, texts, strict=True)]
     found, _ = _labels_of(task, rows, normalize, needed=not skip_others)
     labels_of_rows = []
     for row, labels in zip(rows, found, strict=True):
@@ -568,6 +581,16 @@ def labels_of(task, rows, normalize, skip_others=False):
         known = labels if task.multi_label else labels[0]
         labels_of_rows.append(known if other is None else None)
     return labels_of_rows
+
+
+def _have_decimal_commas(texts):
+    """Whether scores have a comma in place of a point: 3,5, but not 1,000, which may be 1000."""
+    commas = [text for text in texts if "," in text]
+    return (
+        all(map(_DECIMAL_COMMA.fullmatch, commas))
+        and not any("." in text for text in texts)
+        and not (commas and all(map(_THOUSANDS.fullmatch, commas)))
+    )
 
 
 def _score(row, text):

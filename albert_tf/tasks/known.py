@@ -66,12 +66,13 @@ def _task_of_texts(name, settings, text):
             header=settings.header,
             skip_other_labels=settings.skip_other_labels,
         )
+    cut = {"long_texts": settings.long_texts, "max_windows": settings.max_windows}
     if name == multi_label.NAME:
         places = {"directory": settings.output_dir, "given": settings.init_checkpoint}
-        return multi_label.MultiLabelTask(name, row, text, **places)
+        return multi_label.MultiLabelTask(name, row, text, **places, **cut)
     threshold = settings.threshold_to_export
     threshold = None if math.isnan(threshold) else threshold
-    return classification.ClassificationTask(name, row, text, threshold)
+    return classification.ClassificationTask(name, row, text, threshold, **cut)
 
 
 def _check_text_column(settings):
@@ -147,15 +148,16 @@ def make_task(kind, text, found):
         return race.RaceTask(text, longest, choices=len(kind.labels))
     row = glue.TASKS.get(name.lower())
     optional = () if row or "text_column" in flags else ("text_pair",)
+    cut = {key: flags[key] for key in ("long_texts", "max_windows") if key in flags}
     if row is None:
         pair = "1" if optional or flags.get("text_pair_column") else None
         is_regression, several = kind.labels is None, name == multi_label.NAME
         row = glue.tsv_task("0", pair, None, kind.labels, is_regression, multi_label=several)
         if several:
             return multi_label.MultiLabelTask(
-                name, row, text, None, optional, directory=found.directory
+                name, row, text, None, optional, directory=found.directory, **cut
             )
-    return classification.ClassificationTask(name, row, text, optional_inputs=optional)
+    return classification.ClassificationTask(name, row, text, optional_inputs=optional, **cut)
 
 
 def _squad_task(text, found, flags, lengths):

@@ -320,6 +320,8 @@ def read_columns(
         table, has_header = _objects(content, lines, path), True
     if not table:
         raise UserError(f"{path} holds no example")
+    if quoted_tabs:  # spreadsheets write separators alone for rows without content
+        table = [(line, cells if any(map(str.strip, cells)) else []) for line, cells in table]
     found, left_out = [], 0
     if any(isinstance(column, str) for column in columns):  # nothing before a header is a row
         left_out = next((place for place, (_, cells) in enumerate(table) if cells), 0)
@@ -383,16 +385,26 @@ def _objects(content, lines, path):
             (n, parse_json(line, f"{path}, line {n}") if line.strip() else None)
             for n, line in enumerate(lines, start=1)
         ]
-    keys = {}
+    keys, found = {}, []
     for number, row in numbered:
         if not isinstance(row, dict | None):
             raise UserError(
                 f"{path}, line {number}: a JSON object with the columns is expected. Received: "
                 f"{reprlib.repr(row)}"
             )
-        keys |= dict.fromkeys(row or ())
-    table = [(n, [_cell(row.get(key)) for key in keys] if row else []) for n, row in numbered]
+        found.append((number, flat(row or {})))
+        keys |= dict.fromkeys(found[-1][1])
+    table = [(n, [_cell(row.get(key)) for key in keys] if row else []) for n, row in found]
     return [(0, [*keys]), *table]
+
+
+def flat(row, start=""):
+    """A JSON object without objects in it: `{"a": {"b": 1}}` has the key `a.b`, as in pandas."""
+    found = {}
+    for key, value in row.items():
+        is_object = isinstance(value, dict)
+        found |= flat(value, f"{start}{key}.") if is_object else {f"{start}{key}": value}
+    return found
 
 
 def _is_one_value(content):
@@ -420,8 +432,8 @@ def _cell(value):
     """A JSON value as the text of a cell; null is none."""
     if value is None:
         return ""
-    is_nested = isinstance(value, list | dict)
-    return json.dumps(value, ensure_ascii=False) if is_nested else str(value)
+    is_list = isinstance(value, list)
+    return json.dumps(value, ensure_ascii=False) if is_list else str(value)
 
 
 def rows(lines, name, form):

@@ -331,6 +331,9 @@ def test_words_of_json_objects():
         ("它是由一个和尚写的，很久以前。", "谁写的？", True),
         ("Who wrote it?", "It was written by a monk.", False),
         ("Who wrote it?", "Who knows?", False),
+        ("It was written by a monk. " * 9, "Who wrote it", True),
+        ("It was written by a monk. " * 9 + "Who?", "A monk.", False),
+        ("the name of the author of the book", "Anna.", False),
         ("Tell me who wrote it", "Was it a monk who wrote this book, or somebody else?", False),
     ],
 )

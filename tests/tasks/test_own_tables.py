@@ -260,7 +260,51 @@ def test_the_form_of_the_training_file_is_shown(tmp_path):
     )
 
 
+@pytest.mark.parametrize(
+    ("scores", "numbers"),
+    [
+        (["3,5", "1,25", "2"], [3.5, 1.25, 2.0]),
+        (["-0,125", "0,5"], [-0.125, 0.5]),
+        (["1,000", "2,500"], None),  # or thousands
+        (["1.234,5", "2"], None),
+        (["3,5", "2.5"], None),
+        (["50%", "2"], None),
+    ],
+)
+def test_scores_with_decimal_commas(scores, numbers, tmp_path, tokenizer):
+    write(tmp_path, "train.csv", "text;score", *(f"a {score};{score}" for score in scores))
+    task = glue.tsv_task("text", None, "score", regression=True)
+    if numbers is None:
+        with refuses("train.csv, line"):
+            glue.read_examples(task, str(tmp_path), "train", tokenizer)
+        return
+    examples, _ = glue.read_examples(task, str(tmp_path), "train", tokenizer)
+    assert [example.label for example in examples] == numbers
+    assert "decimal commas" in glue.describe(task, str(tmp_path), "train")
+
+
+def test_rows_without_content_are_left_out(tmp_path, tokenizer):
+    write(tmp_path, "train.csv", "text;label", "a;x", "b;y", ";", " ; ")
+    task = glue.tsv_task("text", None, "label", data_dir=str(tmp_path))
+    examples, left_out = glue.read_examples(task, str(tmp_path), "train", tokenizer)
+    assert ([example.text_a for example in examples], left_out) == (["a", "b"], 2)
+
+
 # --- JSON ---
+
+
+def test_objects_in_objects_are_columns(tmp_path):
+    lines = ['{"text": {"en": "a"}, "label": {"name": "x"}}', '{"text": {"en": "b"}}']
+    _, found, _ = table_of(tmp_path, "a.jsonl", *lines, columns=("text.en", "label.name"))
+    assert found == [("a", "x"), ("b", "")]
+    with refuses("a.jsonl ... 'label' ... 'label.name'"):
+        table_of(tmp_path, "a.jsonl", *lines, columns=("text.en", "label"))
+
+
+def test_lists_are_no_texts(tmp_path):
+    write(tmp_path, "train.jsonl", '{"text": ["a", "b"], "label": "x"}')
+    with refuses('train.jsonl ... \'text\' ... ["a", "b"]'):
+        glue.read_rows(glue.tsv_task("text", None, "label", ["x", "y"]), str(tmp_path), "train")
 
 
 @pytest.mark.parametrize(
@@ -333,6 +377,12 @@ def test_json_that_is_no_object(tmp_path):
 def test_labels_of_a_cell(cells, labels):
     found = label_lists.split(cells).labels
     assert [sorted(each) for each in found] == [sorted(each) for each in labels]
+
+
+@pytest.mark.parametrize("cell", ["[{'name': 'a'}]", "[[0, 4, 'PER']]"])
+def test_nested_labels_are_refused(cell):
+    with refuses(cell[1:-1]):
+        label_lists.split([cell])
 
 
 def test_known_labels_decide():

@@ -462,6 +462,13 @@ class SquadData:
         _say_skipped(count, self.examples, path)
         return {"": Split(input_pipeline.load_arrays(path, schema), content)}
 
+    def metric_names(self):
+        """Names of the metrics of an evaluation: list of str."""
+        gold, texts = {"0": ("a",), "1": ()}, {"0": "a", "1": ""}
+        if self.task.has_negatives:
+            return [*scores.evaluate_run_v2(gold, lambda threshold: texts, {"0": 0.0, "1": 1.0})]
+        return [*scores.evaluate_v1({"0": ("a",)}, texts)]
+
     def evaluate(self, splits, outputs, batch_size):
         """The official scores; the best checkpoint's answers and threshold are kept."""
         predictions = self.task.predictions(splits[""], [outputs[""]])
