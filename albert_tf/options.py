@@ -88,6 +88,63 @@ _FEATURES = "TFRecord file for the {} features; in --output_dir by default."
 _RULES = {
     "at least": operator.ge, "at most": operator.le, "above": operator.gt, "below": operator.lt,
 }  # fmt: skip
+# Our names, in order of preference, of what other libraries call so. A command gets its first.
+_CALLED_ELSEWHERE = {
+    "num_train_epochs|train_step|num_train_steps": "epoch|epochs|num_epochs|n_epochs|max_epochs",
+    "train_step|num_train_steps|num_train_epochs": "steps|max_steps|train_steps|num_steps",
+    "warmup_step|num_warmup_steps|warmup_proportion": "warmup|warmup_steps|warmup_ratio",
+    "learning_rate": "lr|max_lr|peak_lr",
+    "train_batch_size|predict_batch_size": "batch|bs|batch_size|per_device_train_batch_size",
+    "eval_batch_size|predict_batch_size": "per_device_eval_batch_size|valid_batch_size",
+    "max_seq_length": "max_length|max_len|max_seq_len|seq_len|seq_length|block_size",
+    "init_checkpoint|model|albert_directory": (
+        "model|model_dir|model_name|model_path|model_name_or_path|pretrained_model|checkpoint|"
+        "init_checkpoint|bert_model|albert_directory"
+    ),
+    "albert_config_file": "config|config_file|config_name|bert_config_file",
+    "spm_model_file|vocab|vocab_file": "tokenizer|tokenizer_name|spm_model|spm_file|vocabulary",
+    "input_file|data_dir|train_file": (
+        "input|corpus|data|dataset|dataset_name|train_data|train_path|train_file|data_dir|file"
+    ),
+    "predict_file|eval_input_file|data_dir|input_file": (
+        "validation_file|eval_file|dev_file|eval_data|test_file|predict_file"
+    ),
+    "output_dir|output_file|export_path|model_prefix": (
+        "out|output|outdir|out_dir|save_dir|output_path|logging_dir"
+    ),
+    "text": "texts|sentence|sentences|input_text|prompt",
+    "fill_mask": "mask|masked_text",
+    "text_column": "text_column_name|sentence1_key",
+    "text_pair_column": "sentence2_key",
+    "label_column": "label_column_name|label|target|target_column",
+    "labels": "classes|label_list|num_labels|num_classes",
+    "task_name": "task",
+    "do_train": "train",
+    "do_eval": "eval|evaluate|do_valid",
+    "do_predict": "predict|test|do_test",
+    "weight_decay_rate": "weight_decay|wd",
+    "beta_1": "adam_beta1",
+    "beta_2": "adam_beta2",
+    "epsilon": "adam_epsilon",
+    "gradient_clip_norm": "max_grad_norm|clip_norm|grad_clip",
+    "save_checkpoints_steps": "save_steps|eval_steps",
+    "keep_checkpoint_max|num_keep_checkpoint": "save_total_limit",
+    "gradient_accumulation_steps": "grad_accum|accumulate_grad_batches",
+    "recompute": "gradient_checkpointing",
+    "dtype": "fp16|bf16|amp|precision|mixed_precision",
+    "optimizer": "optim",
+    "seed|random_seed": "random_state|random_seed|seed",
+    "num_gpus": "gpus|n_gpu|device|devices",
+    "num_workers": "num_proc|workers|jobs|threads|dataloader_num_workers",
+    "masked_lm_prob|masked_lm_budget": "mlm_prob|mlm_probability",
+    "do_lower_case": "lowercase|uncased",
+    "top_k": "topk",
+}
+_NAMES_HERE = {
+    theirs: ours.split("|")
+    for ours, text in _CALLED_ELSEWHERE.items()
+    for theirs in text.split("|")
+}
 KINDS: dict[str, type] = {}  # option of any group -> type of its value, without None
 OF_TRAINING: set[str] = set()  # options that only a training reads
 UNSET: dict = {}  # option that a record decides -> the value that it does not write: None or False
@@ -152,6 +209,18 @@ def options_of(group):
 def kind_of(field):
     """Type of an option's value, without None."""
     return field.type.__args__[0] if isinstance(field.type, types.UnionType) else field.type
+
+
+def name_here(name, known):
+    """The flag of a command that a user may mean by another name: str, or None.
+
+    Args:
+        name: str, as typed, such as "epochs" or "learning-rate".
+        known: sequence of str, the flags of the command.
+    """
+    name = name.lower().replace("-", "_")
+    meant = [name, *_NAMES_HERE.get(name, ()), *difflib.get_close_matches(name, known, 1, 0.7)]
+    return next((ours for ours in meant if ours in known), None)
 
 
 def check(field, value):

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from albert_tf.api import masked_text, saving, scoring
 from albert_tf.config import AlbertConfig
-from albert_tf.errors import UserError
+from albert_tf.errors import CalledElsewhere, UserError
 from albert_tf.options import SCORE_METHODS
 from albert_tf.records import input_pipeline
 from albert_tf.text import sequences
@@ -43,6 +43,13 @@ class Loaded:
         max_seq_length: int, longest sequence in pieces; longer ones are cut.
         shows_progress: bool, whether the progress of long work is shown on stderr.
     """
+
+    encode = CalledElsewhere("embed(texts) for vectors, tokenizer(texts) for ids")
+    fit = CalledElsewhere("model.fit(features, labels)")
+    evaluate = CalledElsewhere("predict(texts), and compare the labels")
+    generate = CalledElsewhere("fill_mask(texts): ALBERT fills masks and writes no text")
+    from_pretrained = CalledElsewhere("albert_tf.load(path)")
+    save_pretrained = CalledElsewhere("save(directory)")
 
     def __init__(
         self,
@@ -382,7 +389,8 @@ class Loaded:
         names = {_ARGUMENTS.get(name, name): name for name in self.inputs}
         given, count = dict(zip(names, inputs, strict=False)) | named, len(inputs) + len(named)
         is_too_much = len(given) < count  # there are too many, or one is given twice
-        given = {argument: value for argument, value in given.items() if value is not None}
+        needed = [a for a, name in names.items() if name not in self.optional_inputs]
+        given = {a: value for a, value in given.items() if value is not None or a in needed}
         wrong = ", ".join(argument for argument in given if argument not in names)
         if wrong or is_too_much:
             received = wrong or f"{count} arguments"

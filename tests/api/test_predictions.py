@@ -299,6 +299,7 @@ def test_sentences_without_words(trained):
         ("pair", ("a", "b", "c"), {}, "3"),
         ("pair", ("a",), {"question": "b"}, "texts, pairs ... question"),
         ("pair", ("a", 5), {}, "5"),
+        ("pair", (None, "a"), {}, "texts ... None"),
         ("ner", ("a", "b"), {}, "2"),
     ],
 )
