@@ -156,7 +156,7 @@ _SMALLEST_VOCABULARY = 5 + len(SPM_SYMBOLS) + 1  # with the special pieces, and 
 
 def option(
     default, help, *, low=None, high=None, above=None, below=None, or_zero=False, choices=None,
-    repeated=False, path=None, required=False, read_by=None, on_record="free",
+    repeated=False, path=None, required=False, read_by=None, on_record="free", fits=None,
 ):  # fmt: skip
     """Makes an option, a field of a group.
 
@@ -185,6 +185,8 @@ def option(
             run say. `equal`: it is as they say, and another typed value is an error; `follow`: it
             is as they say unless it is typed; `start`: a resumed run keeps it from its start;
             `free`: they do not matter.
+        fits: str, a limit of the default: a size of the model that it must not exceed, or another
+            option with which it shrinks in proportion if that does not fit.
     """
     limits = {"at least": low, "at most": high, "above": above, "below": below}
     metadata = {
@@ -197,6 +199,7 @@ def option(
         "required": required,
         "read_by": read_by,
         "on_record": on_record,
+        "fits": fits,
     }
     return dataclasses.field(default=default, metadata=metadata)
 
@@ -546,7 +549,9 @@ class FineTunedModel(Options, heading="Model and text"):
         "Local directory of a hub module, of TensorFlow 1 or 2, instead of "
         "--albert_config_file, --init_checkpoint, --spm_model_file, --vocab_file and "
         "--do_lower_case.")
-    max_seq_length: int = option(512, "Maximum length of a sequence, in pieces.", on_record="equal")
+    max_seq_length: int = option(512, on_record="equal", fits="max_position_embeddings", help=
+        "Maximum length of a sequence, in pieces. If the model has fewer positions, the default is "
+        "their number.")
     do_lower_case: bool = option(True, "Lower-case the text, as the released models need.",
         on_record="equal")
     strip_accents: bool = option(True, _STRIP_ACCENTS, on_record="equal")
@@ -698,7 +703,7 @@ class Race(Options, heading="Task and data"):
     predict_file: str | None = option(None, _FEATURES.format("test"), path="output")
     dropout_prob: float = option(0.1, "Dropout of the pooled output, in training.", low=0, below=1,
         read_by="~do_train")
-    max_qa_length: int = option(128, on_record="equal", help=
+    max_qa_length: int = option(128, on_record="equal", fits="max_seq_length", help=
         "Maximum number of pieces of a question and an option together. Longer ones lose their "
         "beginning.")
     high_only: bool = option(False, "Only the questions of high school.")
@@ -738,7 +743,7 @@ class Squad(Options, heading="Questions and answers"):
         "averaged. Each directory contains its albert_config.json. Replaces --albert_config_file "
         "and --init_checkpoint.")
     doc_stride: int = option(128, "Pieces between the starts of two windows of a paragraph.",
-        on_record="equal")
+        on_record="equal", fits="max_seq_length")
     max_query_length: int = option(64, low=1, on_record="equal", help=
         "Maximum number of pieces of a question; the rest is cut off.")
     n_best_size: int = option(20, "Maximum number of answers to list for a question.", low=1,
@@ -781,8 +786,10 @@ class PretrainingData(Options, heading="Model and data"):
         "model. Step and moments are not read. Ignored if --output_dir contains a run to resume.")
     init_from_group0: bool = option(False, read_by="init_checkpoint", on_record="start", help=
         "Fill every parameter group from the checkpoint's group 0.")
-    max_seq_length: int = option(512, low=1, on_record="follow", help=
-        "Length of the records, as given to create_pretraining_data.py.")
+    max_seq_length: int = option(512, low=1,
+        on_record="follow", fits="max_position_embeddings", help=
+        "Length of the records, as given to create_pretraining_data.py. If the model has fewer "
+        "positions, the default is their number.")
     max_predictions_per_seq: int = option(20, low=1, on_record="follow", help=
         "Predictions per record, as given to create_pretraining_data.py; twice that for data of "
         "--do_permutation. With --masked_lm_budget, the maximum number of pieces to mask.")
