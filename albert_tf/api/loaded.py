@@ -319,11 +319,7 @@ class Loaded:
         Raises:
             UserError: the model is not fine-tuned, or the inputs do not fit its task.
         """
-        if self._task is None:
-            raise UserError(
-                f"{self.checkpoint} is not fine-tuned, so it predicts nothing: use fill_mask, "
-                "sentence_order or embed, or give the directory of a fine-tuning"
-            )
+        self._check_finetuned()
         table = inputs[0] if len(inputs) == 1 else None
         if hasattr(table, "columns"):  # a DataFrame of pandas
             inputs, named = (), self._of_table(table) | named
@@ -343,15 +339,29 @@ class Loaded:
         Raises:
             UserError: an example lacks an input.
         """
+        self._check_finetuned()
         if not examples:
             return []
         for example in examples:
+            if not isinstance(example, Mapping):
+                inputs = ", ".join(self.inputs)
+                raise UserError(f"an example is a dict of {inputs}. Received: {example!r:.80}")
             self._check_inputs(example, {name: name for name in self.inputs})
+            for name in self.inputs:
+                if name != "options" and not isinstance(example.get(name, ""), str):
+                    raise UserError(f"{name} must be a str. Received: {example[name]!r:.80}")
         task = self._task
         content = task.examples(examples)
         split = Split(task.features(content), content)
         arrays = {name: split.arrays[name] for name in task.inputs}
         return task.answers(split, self._run(arrays))
+
+    def _check_finetuned(self):
+        if self._task is None:
+            raise UserError(
+                f"{self.checkpoint} is not fine-tuned, so it predicts nothing: use fill_mask, "
+                "sentence_order or embed, or give the directory of a fine-tuning"
+            )
 
     @property
     def inputs(self) -> tuple[str, ...]:
