@@ -81,8 +81,8 @@ _CARD = (
 _KEEP_EVALUATED = "Number of evaluated checkpoints to keep in addition to the best; 0 for all."
 _PAIRS = "Number of pairs to use of each paradigm, such as 100 for a quick look; 0 for all."
 _METHOD = (
-    "Pieces to mask while a piece is scored. within_word_l2r: the piece and the later pieces of "
-    "its word; original: only the piece."
+    "Tokens to mask while a token is scored. within_word_l2r: the token and the later tokens of "
+    "its word; original: only the token."
 )
 _FEATURES = "TFRecord file for the {} features; in --output_dir by default."
 _RULES = {
@@ -311,13 +311,13 @@ def check_task_name(name, shown=None, others=()):
 
 
 def check_pair_length(max_seq_length):
-    """Raises UserError if a sequence is too short for one piece of each of two texts."""
+    """Raises UserError if a sequence is too short for one token of each of two texts."""
     if max_seq_length < NUM_SPECIALS + 2:
         raise UserError(f"--max_seq_length={max_seq_length}: must be at least {NUM_SPECIALS + 2}")
 
 
 def check_race_lengths(max_seq_length, max_qa_length):
-    """Raises UserError if question and option, or the passage, may get no room for a piece."""
+    """Raises UserError if question and option, or the passage, may get no room for a token."""
     longest = max_seq_length - NUM_SPECIALS - 1
     if not 1 <= max_qa_length <= longest:
         raise UserError(
@@ -332,7 +332,7 @@ def check_windows(max_seq_length, doc_stride):
     if widest < 1:
         raise UserError(
             f"--max_seq_length={max_seq_length} leaves no room: a sequence holds "
-            f"{NUM_SPECIALS} special pieces, the question and a window of the paragraph"
+            f"{NUM_SPECIALS} special tokens, the question and a window of the paragraph"
         )
     if not 1 <= doc_stride <= widest:
         raise UserError(
@@ -550,7 +550,7 @@ class FineTunedModel(Options, heading="Model and text"):
         "--albert_config_file, --init_checkpoint, --spm_model_file, --vocab_file and "
         "--do_lower_case.")
     max_seq_length: int = option(512, on_record="equal", fits="max_position_embeddings", help=
-        "Maximum length of a sequence, in pieces. If the model has fewer positions, the default is "
+        "Maximum length of a sequence, in tokens. If the model has fewer positions, the default is "
         "their number.")
     do_lower_case: bool = option(True, "Lower-case the text, as the released models need.",
         on_record="equal")
@@ -704,7 +704,7 @@ class Race(Options, heading="Task and data"):
     dropout_prob: float = option(0.1, "Dropout of the pooled output, in training.", low=0, below=1,
         read_by="~do_train")
     max_qa_length: int = option(128, on_record="equal", fits="max_seq_length", help=
-        "Maximum number of pieces of a question and an option together. Longer ones lose their "
+        "Maximum number of tokens of a question and an option together. Longer ones lose their "
         "beginning.")
     high_only: bool = option(False, "Only the questions of high school.")
     middle_only: bool = option(False, "Only the questions of middle school.", read_by="!high_only")
@@ -745,10 +745,10 @@ class Squad(Options, heading="Questions and answers"):
     doc_stride: int = option(128, "Pieces between the starts of two windows of a paragraph.",
         on_record="equal", fits="max_seq_length")
     max_query_length: int = option(64, low=1, on_record="equal", help=
-        "Maximum number of pieces of a question; the rest is cut off.")
+        "Maximum number of tokens of a question; the rest is cut off.")
     n_best_size: int = option(20, "Maximum number of answers to list for a question.", low=1,
         on_record="follow")
-    max_answer_length: int = option(30, "Maximum length of an answer, in pieces.", low=1,
+    max_answer_length: int = option(30, "Maximum length of an answer, in tokens.", low=1,
         on_record="follow")
     start_n_top: int = option(5, "Version 2: number of starts in the beam.", low=1,
         read_by="~version_2_with_negative=true", on_record="follow")
@@ -792,7 +792,7 @@ class PretrainingData(Options, heading="Model and data"):
         "positions, the default is their number.")
     max_predictions_per_seq: int = option(20, low=1, on_record="follow", help=
         "Predictions per record, as given to create_pretraining_data.py; twice that for data of "
-        "--do_permutation. With --masked_lm_budget, the maximum number of pieces to mask.")
+        "--do_permutation. With --masked_lm_budget, the maximum number of tokens to mask.")
 
 
 class PretrainingUpdates(Options, heading="Training and evaluation"):
@@ -839,7 +839,7 @@ class NGrams(Options):
 
     do_whole_word_mask: bool = option(True,
         read_by="masked_lm_budget masked_lm_prob", on_record="follow", help=
-        "Mask whole words; if false, the n-grams consist of pieces.")
+        "Mask whole words; if false, the n-grams consist of tokens.")
     favor_shorter_ngram: bool = option(True,
         read_by="masked_lm_budget masked_lm_prob", on_record="follow", help=
         "Draw n-gram lengths n with probability proportional to 1/n; if false, the probabilities "
@@ -853,7 +853,7 @@ class NGrams(Options):
         "better (Huebner et al., 2021).")
     masked_lm_random_prob: float = option(0.1, low=0, high=1,
         read_by="masked_lm_budget masked_lm_prob", on_record="follow", help=
-        "Share of the tokens to predict that are replaced by random pieces; the rest is replaced "
+        "Share of the tokens to predict that are replaced by random tokens; the rest is replaced "
         "by [MASK].")
 
     def __post_init__(self):
@@ -869,13 +869,13 @@ class OnlineMasking(NGrams, heading="Masking while records are read, with --mask
     """Masking of records while they are read, with the names of create_pretraining_data.py."""
 
     masked_lm_budget: float = option(0.0, low=0, below=1, on_record="follow", help=
-        "Share of the pieces to mask, such as 0.15, for records made with "
+        "Share of the tokens to mask, such as 0.15, for records made with "
         "create_pretraining_data.py --masked_lm_prob=0. Each epoch has new masks. 0 if the records "
         "have masks.")
     spm_model_file: str | None = option(None, path="file", on_record="equal", help=
         "SentencePiece model of the records, if it is no longer where their summary says. With "
         "--masked_lm_budget, either this or --vocab_file is needed, for [MASK] and the random "
-        "pieces.")
+        "tokens.")
     vocab_file: str | None = option(None, path="file",
         on_record="equal", help="WordPiece vocabulary of the records.")
 
@@ -982,7 +982,7 @@ class Instances(NGrams, heading="Pairs and masks"):
         "--masked_lm_prob=0, one pass is usually enough.")
     masked_lm_prob: float = option(0.15, low=0, high=1, help=
         "Share of the tokens to predict. 0 masks nothing: run_pretraining.py --masked_lm_budget "
-        "masks such records while it reads them, other pieces in each epoch.")
+        "masks such records while it reads them, other tokens in each epoch.")
     short_seq_prob: float = option(0.1, low=0, high=1, help=
         "Probability, per document and pass, of instances shorter than --max_seq_length.")
     sentence_pairs: str = option("order", choices=SENTENCE_PAIRS, help=
@@ -990,11 +990,11 @@ class Instances(NGrams, heading="Pairs and masks"):
         "--random_next_sentence. none: one, and no next_sentence_labels, for short texts and text "
         "without sentences; train with run_pretraining.py --sentence_loss_weight=0.")
     max_line_length: int = option(0, low=2, high=_LONGEST, or_zero=True, help=
-        "Cut lines (or sentences) with more pieces than this into parts, which are then treated "
+        "Cut lines (or sentences) with more tokens than this into parts, which are then treated "
         "like lines: for text without ends of sentences. 0 cuts none; with --sentence_pairs=none, "
         "all lines are cut that are longer than an instance.")
     line_overlap: int = option(0, low=0, help=
-        "With --sentence_pairs=none: number of pieces that a part of a line has in common with the "
+        "With --sentence_pairs=none: number of tokens that a part of a line has in common with the "
         "part before it.")
 
     def __post_init__(self):
@@ -1006,15 +1006,15 @@ class Instances(NGrams, heading="Pairs and masks"):
         if self.pairs != "none" and self.line_overlap:
             raise UserError(
                 f"--line_overlap={self.line_overlap} is for --sentence_pairs=none: two segments of "
-                "an instance must not have pieces in common")
+                "an instance must not have tokens in common")
         room = self.max_seq_length - NUM_SPECIALS_OF_ONE
         if self.pairs == "none" and self.max_line_length > room:
             raise UserError(
-                f"--max_line_length={self.max_line_length} must be at most {room}, the pieces of "
+                f"--max_line_length={self.max_line_length} must be at most {room}, the tokens of "
                 f"an instance of --max_seq_length={self.max_seq_length}")
         if self.line_overlap and self.line_overlap >= self.longest_line:
             raise UserError(
-                f"--line_overlap={self.line_overlap} must be below {self.longest_line}, the pieces "
+                f"--line_overlap={self.line_overlap} must be below {self.longest_line}, the tokens "
                 "of a part of a line")
 
     @property
@@ -1113,7 +1113,7 @@ class ConfigFile(Options, heading="Flags"):
     size: str = option("base", "The size of the model.", choices=SIZES)
     vocab: str | None = option(None, path="file", required=True, help=
         "The SentencePiece model, or a WordPiece vocabulary (a file *.txt).")
-    max_position_embeddings: int = option(512, "Maximum length of a sequence, in pieces.")
+    max_position_embeddings: int = option(512, "Maximum length of a sequence, in tokens.")
     output_file: str = option("albert_config.json", "File to write.", path="output")
 
 
@@ -1169,7 +1169,7 @@ class HubExport(ExportedModel, heading="Flags"):
 
     # [CLS], a piece, [SEP]
     max_seq_length: int | None = option(None, low=3, read_by="export_type=preprocessing", help=
-        "Preprocessing: length of its output in pieces. By default 128, or fewer if "
+        "Preprocessing: length of its output in tokens. By default 128, or fewer if "
         "albert_config.json is there and has fewer positions.")
     export_type: str = option("model", choices=("model", "preprocessing"), help=
         "model: the encoder, with .mlm and .sop if the checkpoint has these heads. preprocessing: "
@@ -1226,7 +1226,7 @@ class Examples(Options, heading="Examples and predictions"):
         read_by="model !sentence_order !score", help=
         "A text with [MASK] in it, for a pre-trained --model; may be repeated.")
     top_k: int = option(5, low=1, read_by="fill_mask", help=
-        "Number of pieces that --fill_mask shows for each [MASK].")
+        "Number of tokens that --fill_mask shows for each [MASK].")
     sentence_order: list | None = option(None, repeated=True, read_by="model !score", help=
         "A text; give the flag twice. Prints the probability that the two texts are in this order. "
         "For a pre-trained --model.")
@@ -1236,7 +1236,7 @@ class Examples(Options, heading="Examples and predictions"):
     method: str = option(SCORE_METHODS[0], choices=SCORE_METHODS, read_by="score", help=_METHOD)
     embeddings: list = option((), choices=EMBEDDINGS, repeated=True,
         read_by="!fill_mask !sentence_order !score", help=
-        "Print the encoder's output instead of predictions, for each text, each piece, or both. "
+        "Print the encoder's output instead of predictions, for each text, each token, or both. "
         "RACE gives a list with an entry for each option, SQuAD for each window of the context. "
         "--model only gives pooled_output, of text and text_pair.")
     predict_batch_size: int = option(8, "Number of examples that are computed together.", low=1)
@@ -1256,7 +1256,7 @@ class TrainedModel(Options, heading="Settings that the directory of --model may 
         read_by="model", on_record="equal")
     strip_accents: bool | None = option(None, "Whether the accents of letters are removed.",
         read_by="model", on_record="equal")
-    max_seq_length: int | None = option(None, "Maximum length of a sequence, in pieces.",
+    max_seq_length: int | None = option(None, "Maximum length of a sequence, in tokens.",
         read_by="model", on_record="follow")
 
 

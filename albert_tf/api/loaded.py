@@ -40,7 +40,7 @@ class Loaded:
         checkpoint: str, the source of the weights.
         task: str or None, the name of the task of a fine-tuned model.
         labels: tuple of str or None, the classes of a fine-tuned model.
-        max_seq_length: int, longest sequence in pieces; longer ones are cut.
+        max_seq_length: int, longest sequence in tokens; longer ones are cut.
         shows_progress: bool, whether the progress of long work is shown on stderr.
     """
 
@@ -126,9 +126,9 @@ class Loaded:
         Args:
             texts: str or list of n str.
             pairs: None, or as many second texts.
-            pooling: str, "mean" for the mean of the last layer over all pieces with [CLS] and
+            pooling: str, "mean" for the mean of the last layer over all tokens with [CLS] and
                 [SEP], but no padding, or "layers" for such means of all L layers, or "pooled" for
-                the pooler's output, computed from the first piece.
+                the pooler's output, computed from the first token.
             normalize: bool, whether vectors get the length 1, so that their products are cosines.
 
         Returns:
@@ -157,11 +157,11 @@ class Loaded:
     def fill_mask(self, texts: Texts, top_k: int = 5) -> list[list[list[dict[str, Any]]]]: ...
 
     def fill_mask(self, texts: str | Texts, top_k: int = 5) -> list[Any]:
-        """Predicts the most probable pieces for each [MASK].
+        """Predicts the most probable tokens for each [MASK].
 
         Args:
             texts: str or list of n str, each with one or more [MASK].
-            top_k: int, number of pieces for each [MASK].
+            top_k: int, number of tokens for each [MASK].
 
         Returns:
             For each text a list with an entry for each [MASK]: a list of `top_k` dicts, best first,
@@ -201,21 +201,21 @@ class Loaded:
     ) -> dict[str, Any] | list[dict[str, Any]]:
         """The pseudo-log-likelihood of texts: how likely the model finds them.
 
-        Each piece is masked in turn, and the log-probabilities of the masked pieces are summed
+        Each token is masked in turn, and the log-probabilities of the masked tokens are summed
         (Salazar et al., ACL 2020).
 
         Args:
             texts: str or list of n str. Special tokens in them are text.
-            method: str, "within_word_l2r": the later pieces of the same word are masked too, so
+            method: str, "within_word_l2r": the later tokens of the same word are masked too, so
                 that they do not give a rare word away (Kauf and Ivanova, ACL 2023); "original":
                 they are not. A word is what stands between white space or, with a WordPiece
                 vocabulary, between punctuation marks too.
-            per_piece: bool, whether to return the log-probability of each piece too.
+            per_piece: bool, whether to return the log-probability of each token too.
             places: list of n str, where the texts are, for messages; by default their numbers.
 
         Returns:
             For each text a dict: `log_prob`, a natural logarithm; `num_pieces`; `num_words`;
-            `num_unknown`, pieces that the vocabulary lacks; with `per_piece`, `pieces` and
+            `num_unknown`, tokens that the vocabulary lacks; with `per_piece`, `pieces` and
             `log_probs`, lists.
 
         Raises:
