@@ -61,6 +61,7 @@ def main(given):
 
     model = model_flags.of_run(given)
     settings = model.settings
+    options.check_race_lengths(settings.max_seq_length, settings.max_qa_length)
     levels = ("middle",) * given.middle_only or ("high",) * given.high_only or race.LEVELS
     if given.do_train:
         choices = race.count_options(given.data_dir, levels)

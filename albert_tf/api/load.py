@@ -52,7 +52,7 @@ def load(
         task: str, task of a fine-tuned checkpoint, if the source does not say it: the name of a
             GLUE task, tsv, multi_label, regression, ner or race.
         labels: sequence of str, classes of the task in the order of their ids.
-        max_seq_length: int, longest sequence in pieces; by default that of the training, or 512.
+        max_seq_length: int, longest sequence in tokens; by default that of the training, or 512.
         batch_size: int, number of sequences in a batch.
 
     Returns:

@@ -189,10 +189,13 @@ def find_export(path):
         for found in (folder, *(os.path.join(folder, version) for version in versions)):
             if tf.io.gfile.exists(os.path.join(found, "saved_model.pb")):
                 return found
-    raise UserError(
-        f"--saved_model={path} holds no saved_model.pb: give the directory that --export_dir of "
-        "run_classifier.py, run_squad.py or run_race.py has written"
+    remedy = (
+        f"holds a checkpoint and no export: give --model={path}"
+        if flag_groups.holds_run(path) or tf.io.gfile.glob(os.path.join(path, "*.safetensors"))
+        else "holds no saved_model.pb: give the directory that --export_dir of run_classifier.py, "
+        "run_squad.py or run_race.py has written"
     )
+    raise UserError(f"--saved_model={path} {remedy}")
 
 
 def load(given, batch_size=32):

@@ -501,7 +501,10 @@ def read_rows(task, data_dir, split):
     """
     labelled = split != "test"
     if labelled and not task.label and split in task.files:
-        raise UserError(f"the label column is needed by {NEEDED_BY[split]} and not given")
+        raise UserError(
+            f"--label_column is missing: {NEEDED_BY[split]} needs it. Name the column with the "
+            f"labels in {input_file(task, data_dir, split)}, or give its number, from 0"
+        )
     path = input_file(task, data_dir, split)
     columns = task.text_of(split) + (task.label if labelled else ())
     twice = next((column for column in columns if columns.count(column) > 1), None)

@@ -36,6 +36,11 @@ _FORMS = {
         re.compile(r"\S\t+\S"),
         "keep the column with the text, such as with cut -f 2",
     ),
+    "have columns with commas between": (  # no number, and no text without spaces, such as Chinese
+        re.compile(r",(?=[\"']?[^\W\u2e80-\uffff])(?:(?<=[^\s\d,],)|(?<=\A\d,)(?=\D))"),
+        "write the column with the text as plain lines, or as one JSON object on each line, which "
+        "--input_format=jsonl reads",
+    ),
 }
 _MOST_TEXTS = 10_000  # of a Sample
 _MOST_NAMED = 3

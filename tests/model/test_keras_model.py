@@ -18,7 +18,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.model import heads, optimization
 from albert_tf.model.encoder import AlbertModel
 from tests import tiny
-from tests.errors import refuses
+from tests.errors import assert_names, refuses
 from tests.model.small_config import PLAIN
 from tests.processes import run_python
 
@@ -340,6 +340,21 @@ def test_texts_are_no_features():
     for given in ((texts, labels), (np.array(texts), labels), (data,)):
         with refuses("input_ids ... FullTokenizer"):
             model.fit(*given)
+        for method in (model.predict, model.evaluate):
+            with refuses("input_ids ... albert_tf.load"):
+                method(given[0])
+
+
+@pytest.mark.parametrize("from_logits", [False, True])
+def test_a_loss_of_probabilities(from_logits, recwarn):
+    model = heads.ClassificationModel(AlbertConfig.from_dict(tiny.WIDE), 2)
+    loss = tf_keras.losses.SparseCategoricalCrossentropy(from_logits=from_logits)
+    model.compile("sgd", loss, ["accuracy"])
+    if not from_logits:
+        model.compile("sgd", "sparse_categorical_crossentropy")
+    assert len(recwarn) == 2 * (not from_logits)
+    for warning in recwarn:
+        assert_names(warning.message, "SparseCategoricalCrossentropy(from_logits=True)")
 
 
 if __name__ == "__main__":

@@ -287,7 +287,7 @@ def test_the_flags_of_a_run_can_be_read_again(learnt):
         ({"label_column": "food,id"}, "line 4 ... 0 ... 1 ... 2"),
         ({"label_column": "food,news", "labels": "a,b,c"}, "3 ... 2"),
         ({"labels": "food,news"}, "'sport'"),
-        ({"label_column": ""}, "--do_train"),
+        ({"label_column": ""}, "--label_column ... --do_train ... train."),
         ({"labels": "food|drink,news"}, "food|drink"),
         ({"label_column": "news,a|b"}, "a|b"),
     ],

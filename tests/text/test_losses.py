@@ -90,6 +90,8 @@ def test_marks_are_counted_by_script(text):
         ("na%C3%AFve", "1 of 1 lines ... codes ... decode"),
         ("na=C3=AFve", "1 of 1 lines ... codes ... decode"),
         ("1\tone\n2\ttwo", "2 of 2 lines ... tabs ... cut -f 2"),
+        ("text,label\na film,1\n0,a train", "3 of 3 lines ... commas ... --input_format=jsonl"),
+        ('"a film, seen",good', "1 of 1 lines ... commas"),
         ("a\na\nb\na", "2 of 4 lines ... --drop_duplicates"),
     ],
 )
@@ -104,6 +106,8 @@ def test_a_loss_is_said_with_a_remedy(text, names):
         ("\tACGT", CleanUp(), "nmt_nfkc"),
         ("MKVLAAGIVPLLLAACGGSTEEKKRRWYHQNDM" * 3, CleanUp(), "nmt_nfkc"),
         ('"Well," he said, "50% = 5/10 [1]," and left C:\\users.', CleanUp(), "nmt_nfkc"),
+        ("3,000 of them,\" he said,' 1,000,000 times, and “yes,” too", CleanUp(), "nmt_nfkc"),
+        ("你好,世界", CleanUp(), "nmt_nfkc"),
         ("A plain text, with “quotes” and 3 < 4 [1].", CleanUp(), "nmt_nfkc"),
         ("C'est la vie, à l'heure de la pause.", CleanUp(), "nmt_nfkc"),
         ("мой ёж ест в лесу много еды каждый день и спит", CleanUp(), "nmt_nfkc"),
