@@ -8,7 +8,8 @@ from albert_tf.corpus import text_files
 from albert_tf.errors import as_called
 from albert_tf.text import losses
 
-_MANY_SINGLE_SENTENCES = 0.5  # of the documents
+# Of the instances, by the pairs: those whose second segment is of a random document.
+_MANY_RANDOM = {"order": 0.5, "next": 0.75, "none": 0.0}
 _MANY_IN_LONG_SENTENCES = 0.05  # of the tokens
 _MANY_UNKNOWN = 0.03  # of the tokens
 # The original's rule splits words of the text if two shares of the tokens are above this limit:
@@ -177,20 +178,20 @@ class Summary:
 
     def _warnings_of_pairs(self):
         counts = self.counts
-        single = counts["documents_of_one_sentence"] / counts["documents"]
-        if self.pairs == "none":
-            return
-        if counts["documents"] == 1:
+        random = counts["instances_with_random_document"] / counts["instances"]
+        if counts["documents"] == 1 and self.pairs != "none":
             yield (
                 "warning: this is a single document, so segments of a random document come from "
                 "the same; put a blank line between documents"
             )
-        elif single > _MANY_SINGLE_SENTENCES:
+        elif random > _MANY_RANDOM[self.pairs]:
             yield (
-                f"warning: {single:.1%} of the documents are a single sentence, which cannot be "
-                "split: the second segment is of a random document, and the label always 1. If the "
-                "texts are that short, give --sentence_pairs=none. Otherwise: "
-                + self._advice("a blank line only between documents")
+                f"warning: {random:.1%} of the instances have a second segment of a random "
+                "document, with the label 1, because one sentence cannot be split: "
+                f"{counts['documents_of_one_sentence']} of {counts['documents']} documents have "
+                "only one, and the others may have sentences that fill an instance. For short "
+                "texts, give --sentence_pairs=none, and for long sentences, --max_line_length. "
+                "Otherwise: " + self._advice("a blank line only between documents")
             )
 
     def _advice(self, wanted):

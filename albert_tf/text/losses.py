@@ -15,31 +15,64 @@ _SPECIAL = ("[CLS]", "[SEP]", "[MASK]", "[PAD]", "[UNK]", "<pad>", "<unk>", "<s>
 _SPECIAL_PATTERN = re.compile("|".join(map(re.escape, _SPECIAL)))
 _MARKUP = re.compile(
     r"</?(?:doc|p|br|div|span|ref|a|b|i|h[1-6]|table|tr|td|ul|li|html|body)\b[^<>]*>"
-    r"|&(?:nbsp|amp|lt|gt|quot|#\d+);",
+    r"|<\w+ [\w:]+=[\"'][^<>]*>|</[a-z]{3,}>"  # of any language
+    r"|&(?:[a-z]{2,8}|#x?[\da-f]+);"
+    r"|\[\[[^][]+\]\]|\{\{|\]\(https?:|\\(?:begin|section|cite|ref|frac)\{",
     re.IGNORECASE,
 )
-# Lines in a form that other programs read, by the kind of the form: a pattern, and what to do.
+_SIGNS_OF_MARKUP = "<&[{\\"
+# Lines in a form that other programs read, by the kind of the form: a class of characters without
+# which no line has it, a pattern, and what to do.
 _FORMS = {
     "are JSON": (
-        re.compile(r'\A\s*(?:(?:\{\s*"|\[\s*["\[{]).*[\]}],?|"[^"]*",)\s*\Z'),
+        r'[\[{"]',
+        re.compile(r'\A\s*(?:(?:\{\s*"|\[\s*["\[{]).*[\]}],?|"[^"]*"(?:,|: .+))\s*\Z'),
         "write the texts as plain lines, or one object on each line, which --input_format=jsonl "
         "reads with --text_key",
     ),
     "have characters as numbers or codes": (
+        ".",
         re.compile(
             r"\\(?:u[\da-fA-F]{4}|x[\da-fA-F]{2})|(?:%[\dA-F]{2}|=[\dA-F]{2}){2}"
-            r"|\A(?=.*[a-z])(?=.*[A-Z])(?=.*[\d+/])[A-Za-z\d+/]{40,}={0,2}\Z"
+            r"|\A(?=[A-Za-z\d+/]{40,}={0,2}\Z)(?=.*[a-z])(?=.*[A-Z]).*[\d+/]"
+            r"|\x1b\$|~\{[!-~]+~\}|\+A[A-Za-z\d+/]{2}-"  # Japanese, Chinese and others as ASCII
         ),
         "decode the text, such as of Base64, mails, addresses or escaped JSON",
     ),
-    "have columns with tabs between": (
-        re.compile(r"\S\t+\S"),
-        "keep the column with the text, such as with cut -f 2",
+    "were decoded wrongly, or have characters that nothing shows": (
+        r"[\0\x08\x7f-\xbf\ue000-\uf8ff\ufffd\u20ac]",
+        # UTF-8 that was taken for Latin-1 or cp1252; then what replaces or hides characters.
+        re.compile(
+            r"[\xc2\xc3\xd0\xd1][\x80-\xbf\u0152-\u017e\u02c6\u02dc\u2013-\u203a\u20ac\u2122]"
+            r"|\xe2\u20ac|[\0\x08\x7f\x80-\x84\x86-\x9f\xad\ue000-\uf8ff\ufffd]"
+        ),
+        "read the source with its own encoding, and leave out null bytes, soft hyphens and "
+        "characters of private use",
     ),
-    "have columns with commas between": (  # no number, and no text without spaces, such as Chinese
-        re.compile(r",(?=[\"']?[^\W\u2e80-\uffff])(?:(?<=[^\s\d,],)|(?<=\A\d,)(?=\D))"),
-        "write the column with the text as plain lines, or as one JSON object on each line, which "
-        "--input_format=jsonl reads",
+    "have columns, with tabs, commas or the like between": (
+        r'[\t|",]',
+        re.compile(
+            r'(?<=\S)\t+\S| \|\|\| |\A[^\s,;"]*[,;]".*"(?:[,;]|\Z)'
+            # Commas without a space, but not of numbers and of texts without spaces, as Chinese.
+            r"|,(?=[\"']?[^\W\u2e80-\uffff])(?:(?<=[^\s\d,],)|(?<=\A\d,)(?=\D))"
+        ),
+        "keep the column with the text: with cut -f 2 for tabs, or as a JSON object on each line, "
+        "which --input_format=jsonl reads",
+    ),
+    "have only numbers, or times as subtitles do": (
+        r"\d",
+        re.compile(r"\A[\W\d_]*\d[\W\d_]*\Z|\d:\d\d[:.,]\d\d\d?\b"),
+        "keep the text, without the numbers and times of .srt, .vtt, tables or logs",
+    ),
+    "end in the middle of a word": (
+        "-",
+        re.compile(r"(?<=[^\W\d_])-\Z"),
+        "join the lines of a paragraph, and the words that are divided at their ends",
+    ),
+    "are Burmese in Zawgyi": (
+        "\u1031",
+        re.compile(r"(?:\A|\s)\u1031"),  # a vowel sign, which Unicode writes behind its letter
+        "convert it to Unicode",
     ),
 }
 _MOST_TEXTS = 10_000  # of a Sample
@@ -100,7 +133,8 @@ class Losses:
         """
         counts = collections.Counter()
         text = "\n".join(lines)
-        for char, number in collections.Counter(text).items():
+        characters = collections.Counter(text)
+        for char, number in characters.items():
             for key, times in self._keys[char]:
                 counts[key] += number * times
         filled = [line for line in lines if line and not line.isspace()]
@@ -109,11 +143,12 @@ class Losses:
         if "[" in text or "<" in text:
             for piece in _SPECIAL_PATTERN.findall(text):
                 counts[f"{self._kinds[piece]} {piece}"] += 1
-        if "<" in text or "&" in text:
-            counts["markup"] = sum(map(bool, map(_MARKUP.search, filled)))
-        for form, (pattern, _) in _FORMS.items():
-            if number := sum(map(bool, map(pattern.search, filled))):
-                counts[form] = number
+        if any(sign in text for sign in _SIGNS_OF_MARKUP):
+            counts["markup"] = len(list(filter(_MARKUP.search, filled)))
+        different = "".join(characters)
+        for form, (signs, pattern, _) in _FORMS.items():
+            if re.search(signs, different) and (found := list(filter(pattern.search, filled))):
+                counts[form] = len(found)
         return counts
 
     def _keys_of(self, char):
@@ -135,7 +170,7 @@ class Losses:
             around = self._table(self._clean_up(f"a{char}a", remove_space=False))
             inner = around.replace("▁", " ").strip().removeprefix("a").removesuffix("a")
             # Case is not lost without a word: it has its own option.
-            if inner.upper() != char.upper():
+            if inner.upper() != char.upper() and inner != char.lower():
                 keys.append((f"changed U+{ord(char):04X} to {inner}", 1))
         return keys
 
@@ -186,11 +221,11 @@ def sentences(counts, unknown):
     lines = counts["lines"]
     if counts["markup"] > _MARKED_UP * lines:
         found.append(
-            f"{counts['markup']:,} of {lines:,} lines have markup, such as <doc ...> or HTML, "
-            "which becomes text. Write plain text; WikiExtractor does so with --json, and "
-            "--input_format=jsonl reads its files"
+            f"{counts['markup']:,} of {lines:,} lines have markup, such as <doc ...>, HTML, "
+            "LaTeX or the links of a wiki, which becomes text. Write plain text; WikiExtractor "
+            "does so with --json, and --input_format=jsonl reads its files"
         )
-    for form, (_, remedy) in _FORMS.items():
+    for form, (_, _, remedy) in _FORMS.items():
         if counts[form] > _IN_A_FORM * lines:
             found.append(f"{counts[form]:,} of {lines:,} lines {form}: {remedy}")
     if counts["repeated"] > _REPEATED * lines:

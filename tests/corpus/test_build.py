@@ -252,19 +252,19 @@ def test_the_summary_has_the_index_of_the_records(source, tmp_path, tokenizer, m
     assert {file.path: file.count for file in indexed} == counted
 
 
-def test_many_single_sentences_are_warned_about():
-    def summary(single, others=(), **options):
-        numbers = [10, single, 20, 100, 4, 50, 5]
-        names = ["documents", "documents_of_one_sentence", "sentences", "tokens", "instances"]
-        names += ["instance_tokens", "predictions"]
-        counts = dict(zip(names, numbers, strict=True)) | dict(others)
+def test_random_second_segments_and_long_sentences_are_warned_about():
+    def summary(random, others=(), **options):
+        counts = {"documents": 10, "documents_of_one_sentence": 6, "sentences": 20, "tokens": 100}
+        counts |= {"instances": 100, "instance_tokens": 50, "predictions": 5}
+        counts |= {"instances_with_random_document": random, **dict(others)}
         return str(corpus_summary.Summary(collections.Counter(counts), **options))
 
-    assert_says(summary(6), "warning ... 60.0%")
-    assert "warning" not in summary(5)
+    assert_says(summary(60), "warning ... 60.0% ... 6 of 10 documents")
+    assert "warning" not in summary(50) + summary(60, pairs="next")
+    assert_says(summary(80, pairs="next"), "warning ... 80.0%")
     long = {"sentences_far_too_long": 1, "tokens_of_long_sentences": 9}
-    assert summary(6, long).count("--input_format=documents") == 2
-    split = summary(6, long, is_split=True)
+    assert summary(60, long).count("--input_format=documents") == 2
+    split = summary(60, long, is_split=True)
     assert split.count("--language") == 2
     assert "--input_format=documents" not in split
     split_words = {"tokens_read": 100, "marked": 50, "inner_letters": 10}

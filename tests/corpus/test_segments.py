@@ -194,6 +194,19 @@ def test_text_without_ends_of_sentences_is_used_as_a_whole(proteins, tmp_path, t
     assert unused(**NONE)[0] == 0
 
 
+@pytest.mark.parametrize(("pairs", "share"), [("order", "100.0%"), ("next", "%")])
+def test_sentences_that_fill_an_instance_are_warned_about(pairs, share, tmp_path, tokenizer):
+    """Each document can be split, but each instance has one sentence."""
+    source = tmp_path / "in.txt"
+    source.write_text("\n\n".join(["he was said that " * 6 + "\n" + "that said was " * 8] * 20))
+    settings = Settings(max_seq_length=23, dupe_factor=2, sentence_pairs=pairs)
+    summary, _ = make(str(source), tmp_path, tokenizer, settings=settings)
+    assert_says(str(summary), f"warning ... {share} ... --max_line_length")
+    settings = Settings(max_seq_length=64, dupe_factor=2, sentence_pairs=pairs)
+    summary, _ = make(str(source), tmp_path, tokenizer, settings=settings)
+    assert "--max_line_length" not in str(summary)
+
+
 def test_short_texts_are_warned_about(tmp_path, tokenizer):
     source = tmp_path / "in.txt"
     source.write_text("he said that .\n\n" * 30)
