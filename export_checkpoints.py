@@ -40,7 +40,7 @@ def read_weights(given, config, checkpoint, new_tokenizer=None):
         checkpoint: str.
         new_tokenizer: FullTokenizer of --new_vocabulary; None to keep the pieces.
     """
-    from albert_tf.checkpoints import loading, name_table
+    from albert_tf.checkpoints import loading, name_table, run_directory
     from albert_tf.cli import model_flags
     from albert_tf.model import heads
     from albert_tf.publish import vocabulary_change
@@ -60,6 +60,11 @@ def read_weights(given, config, checkpoint, new_tokenizer=None):
         print(f"  absent, so not written: {', '.join(report.missing)}")
     if report.unused_weights:
         print(f"  not of an ALBERT model, so left out: {', '.join(report.unused_weights)}")
+    task = run_directory.RunDirectory(os.path.dirname(checkpoint)).task
+    if task and task.scale:  # other readers know no scale
+        weights, bias = name_table.HEAD_NAMES["classifier"]
+        mean, deviation = task.scale
+        tensors |= {weights: tensors[weights] * deviation, bias: tensors[bias] * deviation + mean}
     if change is None:
         return tensors
     print(
@@ -101,9 +106,10 @@ def task_files(checkpoint):
     names = (run_directory.TASK, multi_label.LabelThreshold.FILE)
     # It may be in run.json, as a flag of the training, which is not written.
     threshold = squad.threshold_of(folder)
-    return {name: files.read_text(folder.file(name)) for name in names} | {
-        run_directory.THRESHOLD: state.text(threshold) if threshold else ""
-    }
+    found = {name: files.read_text(folder.file(name)) for name in names}
+    if folder.task and folder.task.scale:  # the written head has it
+        found[run_directory.TASK] = state.text(dataclasses.replace(folder.task, scale=None))
+    return found | {run_directory.THRESHOLD: state.text(threshold) if threshold else ""}
 
 
 def export_checkpoint(given, config, checkpoint, new_tokenizer=None):

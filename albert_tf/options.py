@@ -435,7 +435,7 @@ class Checkpoints(Options, heading="Checkpoints and curves"):
         "process.")
     save_moments_for_best: bool = option(False, read_by="~do_eval", help=
         "Keep the optimizer's moments in model.ckpt-best, which makes it three times as large.")
-    allow_changes_on_resume: bool = option(False, read_by="~do_train", help=
+    allow_changes_on_resume: bool = option(False, help=
         "Resume a run even if optimizer, architecture, batch size, --length_buckets, vocabulary or "
         "casing differ from those in run.json.")
 
@@ -556,8 +556,7 @@ class FineTunedModel(Options, heading="Model and text"):
     do_lower_case: bool = option(True, "Lower-case the text, as the released models need.",
         on_record="equal")
     strip_accents: bool = option(True, _STRIP_ACCENTS, on_record="equal")
-    allow_random_init: bool = option(False, "Train from random weights if none are given.",
-        read_by="~do_train")
+    allow_random_init: bool = option(False, "Train from random weights if none are given.")
 
 
 class FineTuningUpdates(Options, heading="Training and evaluation"):

@@ -190,8 +190,9 @@ def _kind_of(found, settings, shapes, shown):
     """
     task, labels = settings.task_name, settings.labels and tuple(settings.labels)
     if settings.facts.get("task_name"):
-        labels = () if task == squad.SquadTask.name else labels
-        return run_directory.FinetunedTask(settings.facts["task_name"].value, labels)
+        if task == squad.SquadTask.name:
+            return run_directory.FinetunedTask(task, ())
+        return run_directory.RunDirectory(found.directory).task
     weights = shapes.get(_CLASSIFIER)
     if not weights:
         if task or labels is not None:

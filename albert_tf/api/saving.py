@@ -42,7 +42,8 @@ def kind_of(model, labels):
             f"the model has {outputs} outputs: give the label of each as labels=[...]. Received: "
             f"{labels and list(labels)}"
         )
-    return FinetunedTask(name, labels and tuple(map(str, labels)))
+    scale = getattr(model, "scale", None)
+    return FinetunedTask(name, labels and tuple(map(str, labels)), scale and tuple(scale))
 
 
 def save(directory, model, config, text, kind, *, task=None, record=None, absent=()):

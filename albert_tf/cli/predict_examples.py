@@ -204,7 +204,9 @@ def _numbers(columns):
 
 
 def _of_training(lines, name, model, delimiter):
-    """The columns that the training read, if the file has them and does not name the usual ones.
+    """The columns that the training read, if the file has them.
+
+    A file that names the usual columns, and has no label, has its own.
 
     Returns:
         dict, as the columns of `read`; empty if they are not to be used.
@@ -225,7 +227,8 @@ def _of_training(lines, name, model, delimiter):
         first = [cell.strip() for cell in next(tables.csv_rows(texts, form, strict=False), [])]
     names = {column for column in known.values() if isinstance(column, str)}
     numbers = [column for column in known.values() if isinstance(column, int)]
-    if {*model.required} <= {*first} or not names <= {*first}:
+    is_usual = {*model.required} <= {*first} and model.of_training.get("label_column") not in first
+    if is_usual or not names <= {*first}:
         return {}
     is_wide = len(first) > max([len(model.columns), *numbers])
     return known if is_wide or not numbers else {}

@@ -7,7 +7,7 @@ Shapes:
 
 import math
 import numbers
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -154,6 +154,8 @@ class ClassificationModel(ModelWithHead):
         num_outputs: int, number of classes; 1 for regression.
         dropout_prob: float, dropout rate of the pooled output; fixed at 0.1 in the original.
         windows: int, W.
+        scale: (float, float), mean and standard deviation of scores; the head computes standardised
+            ones, and `logits` are scores in their own units.
         **options: arguments of AlbertModel and of tf_keras.Model.
     """
 
@@ -166,17 +168,23 @@ class ClassificationModel(ModelWithHead):
         num_outputs: int,
         dropout_prob: float = 0.1,
         windows: int = 1,
+        scale: Sequence[float] | None = None,
         **options: Any,
     ) -> None:
-        head = {"num_outputs": num_outputs, "dropout_prob": dropout_prob, "windows": windows}
+        head: dict[str, Any] = {"num_outputs": num_outputs, "dropout_prob": dropout_prob}
+        head |= {"windows": windows, "scale": scale}
         super().__init__(config, head, **options)
         self.classifier = self._output_weights(num_outputs)
 
     def call(self, features: Mapping[str, Any], training: Any = False) -> dict[str, Any]:
-        if self.windows == 1:
-            return {"logits": self.classifier(self._pooled_output(features, training))}
-        parts, exists = _sequences(features, self.windows)
+        several = self.windows > 1
+        parts, exists = _sequences(features, self.windows) if several else (features, None)
         logits = self.classifier(self._pooled_output(parts, training))
+        if self.scale:
+            mean, deviation = self.scale
+            logits = logits * deviation + mean
+        if not several:
+            return {"logits": logits}
         logits, weights = (
             tf.reshape(x, [-1, self.windows, x.shape[1]])
             for x in (logits, tf.cast(exists, tf.float32))

@@ -179,6 +179,17 @@ def regression_terms(features, outputs):
     return {"eval_loss": (errors, tf.ones_like(errors))}
 
 
+def standardised(objective, deviation):
+    """REGRESSION with the loss of scores that are divided by their standard deviation."""
+
+    def terms(features, outputs):
+        found = objective.terms(features, outputs)
+        losses, weights = found["eval_loss"]
+        return found | {"eval_loss": (losses / deviation**2, weights)}
+
+    return objective._replace(terms=terms)
+
+
 def mean_loss(terms, totals=None):
     """Share of these examples in the batch's mean `eval_loss`; arguments of `pretraining_loss`."""
     losses, weights = terms["eval_loss"]

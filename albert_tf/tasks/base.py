@@ -323,8 +323,8 @@ class DataSet:
             for suffix, (examples, cache) in self._evaluation_sets.items():
                 texts = [*map(self.task.texts_of, examples)]
                 found[f"dev{suffix}"] = of_split(cache.counts, length, known, texts)
-        counts = self.training_records.labels if self.task.compares_classes else {}
-        return data_report.say(found, self.unit, counts)
+        counts = self.training_records.labels
+        return data_report.say(found, self.unit, counts, self.task.compares_classes)
 
     @functools.cached_property
     def training_records(self):

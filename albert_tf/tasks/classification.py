@@ -22,7 +22,6 @@ from albert_tf.tasks import base, data_report, glue, tables
 from albert_tf.text.sequences import pack_pairs, pack_windows
 from albert_tf.training.splits_and_results import Split
 
-_LARGE = 10  # mean or standard deviation of labels that is hard to learn
 _SMALL_SPREAD = 0.01  # standard deviation of predictions, relative to that of labels, that is none
 _MOST_CLASSES = 20  # of which eval_results.txt has metrics
 
@@ -38,16 +37,27 @@ class ClassificationTask(base.Task):
         optional_inputs: tuple of str, ("text_pair",) if it is unknown whether there are pairs.
         long_texts: str, of options.LONG_TEXTS.
         max_windows: int, parts of a text with "windows".
+        scale: (float, float), mean and standard deviation of scores; None to train on them as they
+            are.
     """
 
     functions = signatures.ClassifierFunctions
     compares_classes = True
 
     def __init__(
-        self, name, row, text, threshold=None, optional_inputs=(), long_texts="head", max_windows=1
+        self,
+        name,
+        row,
+        text,
+        threshold=None,
+        optional_inputs=(),
+        *,
+        long_texts="head",
+        max_windows=1,
+        scale=None,
     ):
         self.name, self.row, self.text, self.threshold = name, row, text, threshold
-        self.kind = FinetunedTask(MODEL_TASKS.get(name, name), row.labels)
+        self.kind = FinetunedTask(MODEL_TASKS.get(name, name), row.labels, scale)
         self.labels = row.labels
         self.input_names = ("text", "text_pair")[: len(row.text)]
         self.optional_inputs = optional_inputs
@@ -55,6 +65,8 @@ class ClassificationTask(base.Task):
         if row.is_own and not row.is_regression:
             self.shown_metrics = ("eval_accuracy", "macro_f1", "eval_loss")
         self.objective = objectives.REGRESSION if row.is_regression else objectives.CLASSIFICATION
+        if scale:
+            self.objective = objectives.standardised(self.objective, scale[1])
         self.long_texts = long_texts
         self.choices = self.windows = max_windows if long_texts == "windows" else 1
         if self.choices > 1 and len(row.text) > 1 and not optional_inputs:
@@ -68,7 +80,7 @@ class ClassificationTask(base.Task):
 
     def make_model(self, config, **encoder_options):
         """The classifier or regressor."""
-        given = {"windows": self.choices} | encoder_options
+        given = {"windows": self.choices, "scale": self.kind.scale} | encoder_options
         return heads.ClassificationModel(config, self.row.num_outputs, **given)
 
     def examples(self, inputs):
@@ -187,8 +199,8 @@ class ClassificationTask(base.Task):
         return (
             f"all {len(scores)} predictions lie between {scores.min():.4g} and {scores.max():.4g}, "
             f"and the labels between {labels.min():.4g} and {labels.max():.4g}: the model has "
-            "probably not learnt; train for longer, or with labels that have a mean of 0 and a "
-            "standard deviation of 1"
+            "probably not learnt; train for longer, or try a lower --learning_rate or another "
+            "--seed"
         )
 
     def served_threshold(self, prefix):
@@ -257,22 +269,12 @@ class GlueData(base.DataSet):
             "left_out": left_out,
             "without_text": sum(not (example.text_a or example.text_b) for example in examples),
         }
-        if split == "train" and self.row.is_regression:
-            labels = self.task.label_ids(examples).astype(np.float64)
-            counts |= {"label_mean": round(labels.mean()), "label_spread": round(labels.std())}
         if split == "train" and not self.row.multi_label:
             counts["sorted_by_label"] = num_sorted(self.task, examples)
         return examples, counts
 
     def _say(self, split, counts):
         super()._say(split, counts)
-        mean, spread = counts["label_mean"], counts["label_spread"]
-        if max(abs(mean), spread) > _LARGE:
-            print(
-                f"Warning: the labels of {split} have the mean {mean} and the standard deviation "
-                f"{spread}. A model learns numbers near 0 and 1 far better: subtract {mean} from "
-                f"the labels and divide them by {max(spread, 1)}, and undo it in the predictions"
-            )
         count = counts["sorted_by_label"]
         if count > self.shuffle_buffer_size:
             print(
@@ -289,7 +291,12 @@ class GlueData(base.DataSet):
         source = self.sources("train")[0]
         if self.row.is_own:
             source = glue.describe(self.row, self.data_dir, "train")
-        return f"{source}: {', '.join(named)}".replace("column -1", "the last")
+        scale = self.task.kind.scale
+        standardised = scale and (
+            f"; the labels have the mean {scale[0]:.6g} and the standard deviation {scale[1]:.6g}, "
+            "and are standardised in training only"
+        )
+        return f"{source}: {', '.join(named)}{standardised or ''}".replace("column -1", "the last")
 
     def prediction_files(self, examples, answers):
         """The original's two files, the labels, and the file for the GLUE server.

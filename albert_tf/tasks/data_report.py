@@ -110,32 +110,34 @@ def lines_of(split, report, unit):
     return lines
 
 
-def say(reports, unit, counts):
+def say(reports, unit, counts, names_rare=True):
     """Prints the reports, and returns them with the counts of the classes.
 
     Args:
         reports: dict from the name of a split to its report.
         unit: str, what a row is.
         counts: dict from label to its count in the training set; empty to say nothing.
+        names_rare: bool, whether rare classes are worth a warning.
     """
     lines = [line for split, found in reports.items() for line in lines_of(split, found, unit)]
-    for line in [*lines, *lines_on_classes(counts)]:
+    for line in [*lines, *lines_on_classes(counts, names_rare)]:
         print(line)
     return reports | ({"classes": counts} if counts else {})
 
 
-def lines_on_classes(counts):
+def lines_on_classes(counts, names_rare=True):
     """Warnings about classes without examples and rare ones: list of str.
 
     Args:
         counts: dict from label to its count in the training set.
+        names_rare: bool, as of `say`.
     """
     total, lines = sum(counts.values()), []
     absent = [label for label, count in counts.items() if not count]
     rare = [label for label, count in counts.items() if 0 < count < _RARE * total]
     if absent:
         lines.append(f"Warning: the training set has no example of {', '.join(absent[:10])}")
-    if rare and len(counts) < 1 / _RARE:
+    if rare and names_rare and len(counts) < 1 / _RARE:
         lines.append(
             f"Warning: less than {_RARE:.0%} of the examples are {', '.join(rare[:10])}: a model "
             "may never predict these. Look at macro_f1; --class_weights=balanced and "

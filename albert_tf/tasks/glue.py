@@ -10,6 +10,7 @@ import math
 import os
 import re
 import reprlib
+import statistics
 import unicodedata
 from typing import NamedTuple
 
@@ -584,6 +585,12 @@ def labels_of(task, rows, normalize, skip_others=False):
         known = labels if task.multi_label else labels[0]
         labels_of_rows.append(known if other is None else None)
     return labels_of_rows
+
+
+def label_scale(task, data_dir):
+    """Mean and standard deviation (1 for equal ones) of the scores of a training file: floats."""
+    scores = labels_of(task, read_rows(task, data_dir, "train").rows, str.strip)
+    return statistics.fmean(scores), statistics.pstdev(scores) or 1.0
 
 
 def _have_decimal_commas(texts):

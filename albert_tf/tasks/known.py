@@ -4,7 +4,8 @@
 import math
 
 from albert_tf import options
-from albert_tf.checkpoints.run_directory import FinetunedTask
+from albert_tf.checkpoints import run_directory
+from albert_tf.checkpoints.run_directory import FinetunedTask, RunDirectory
 from albert_tf.errors import UserError
 from albert_tf.tasks import classification, glue, multi_label, ner, race
 from albert_tf.tasks.squad import squad
@@ -67,12 +68,26 @@ def _task_of_texts(name, settings, text):
             skip_other_labels=settings.skip_other_labels,
         )
     cut = {"long_texts": settings.long_texts, "max_windows": settings.max_windows}
+    if row.is_own and row.is_regression:
+        cut["scale"] = _scale(row, settings)
     if name == multi_label.NAME:
         places = {"directory": settings.output_dir, "given": settings.init_checkpoint}
         return multi_label.MultiLabelTask(name, row, text, **places, **cut)
     threshold = settings.threshold_to_export
     threshold = None if math.isnan(threshold) else threshold
     return classification.ClassificationTask(name, row, text, threshold, **cut)
+
+
+def _scale(row, settings):
+    """Mean and standard deviation with which scores are trained; None for scores as they are.
+
+    They are those of the run, else of the training file, else of the model from elsewhere.
+    """
+    folder, given = RunDirectory(settings.output_dir), settings.init_checkpoint
+    if not folder.task and settings.do_train:
+        return glue.label_scale(row, settings.data_dir)
+    kind = folder.task or (given and RunDirectory(run_directory.directory_of(given)).task)
+    return kind.scale if kind else None
 
 
 def _check_text_column(settings):
@@ -149,6 +164,7 @@ def make_task(kind, text, found):
     row = glue.TASKS.get(name.lower())
     optional = () if row or "text_column" in flags else ("text_pair",)
     cut = {key: flags[key] for key in ("long_texts", "max_windows") if key in flags}
+    cut["scale"] = kind.scale
     if row is None:
         pair = "1" if optional or flags.get("text_pair_column") else None
         is_regression, several = kind.labels is None, name == multi_label.NAME

@@ -262,7 +262,11 @@ def _questions(path):
         options = (
             label_lists.items_of(named["options"])
             if named["options"]
-            else [text for name, text in cells.items() if text and _OPTION.fullmatch(name)]
+            else [
+                cells[name]
+                for name in sorted(filter(_OPTION.fullmatch, cells), key=lambda name: int(name[7:]))
+                if cells[name]
+            ]
         )
         answer = named["answer"].strip()
         if answer.isdecimal() and answer not in options:

@@ -3,6 +3,7 @@
 
 import codecs
 import csv
+import fractions
 import json
 import re
 import reprlib
@@ -17,23 +18,23 @@ _UNUSUAL = {"^": "carets", "~": "tildes", "#": "number signs", ":": "colons"}  #
 _SAMPLE, _SAMPLE_LINES = 2**20, 200  # bytes and lines that tell the separator
 _CELL = re.compile(rb'("(?:[^"]|"")*+"|[^"\t\n]*+)(?:\t|\r?\n|\Z)')
 _TO_SPACES = str.maketrans("\t\r\n", "   ")
-_WHOLE_NUMBER = re.compile(r"([+-]?\d{1,1000})(\.0*)?")  # pandas may write 2 as 2.0
+_NUMBER = re.compile(r"[+-]?\d{1,1000}(\.\d{0,1000})?")  # pandas may write 2 as 2.0
 
 
 def order(name):
-    """Key that sorts labels and names: whole numbers by value, then others by code points.
+    """Key that sorts labels and names: numbers by value, then others by code points.
 
     Args:
         name: str.
     """
-    number = _WHOLE_NUMBER.fullmatch(name)
-    return (0, int(number[1]), name) if number else (1, 0, name)
+    is_number = _NUMBER.fullmatch(name)
+    return (0, fractions.Fraction(name.removesuffix(".")), name) if is_number else (1, 0, name)
 
 
 def spellings(labels, known=()):
     """Spellings of labels that mean another one: dict from str to the str to use.
 
-    Whole numbers are equal by value, since pandas writes 1 as 1.0 beside an empty cell, and so are
+    Numbers are equal by value, since pandas writes 1 as 1.0 beside an empty cell, and so are
     True and true.
 
     Args:

@@ -286,6 +286,13 @@ def test_columns_of_the_training(content, flags, columns):
     assert found[0][1].get("id") == ("7" if "id_column" in flags else None)
 
 
+def test_the_labels_of_a_file_like_that_of_the_training_are_not_copied():
+    known = {"text_column": "text", "label_column": "label"}
+    model = predict_examples.Model(("text",), (), ("label",), None, None, of_training=known)
+    found = predict_examples.read([b"text,label\n", b"a,x\n"], "in.csv", model)
+    assert [example[:2] for example in found] == [({"text": "a"}, {})]
+
+
 def test_options_that_a_question_lacks():
     names = ("article", "question", "options")
     model = predict_examples.Model(names, (), (), 4, None, fewest_options=2)

@@ -124,6 +124,7 @@ def test_columns_of_0_and_1_are_the_same_labels(data):
     assert one == other
 
 
+@pytest.mark.long
 def test_the_threshold_of_an_evaluation_is_kept_and_used(learnt, tmp_path):
     out = shutil.copytree(learnt, tmp_path / "out")
     path = out / multi_label.LabelThreshold.FILE

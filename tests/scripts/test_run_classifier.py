@@ -195,6 +195,7 @@ def test_a_best_checkpoint_that_is_gone_is_named_once(run_main, flags, trained, 
     assert capsys.readouterr().out.count(f"No model.ckpt-best in {trained}") == 1
 
 
+@pytest.mark.long
 def test_another_tasks_checkpoint_gives_its_encoder_and_not_its_head(
     run_main, flags, tmp_path, train_once, capsys
 ):
@@ -267,6 +268,7 @@ def test_a_training_of_another_task_that_begins_later_is_refused(
         run_main(run_classifier, **flags | EVALUATE | values)
 
 
+@pytest.mark.long
 def test_a_start_that_failed_does_not_claim_the_directory(run_main, flags, tmp_path):
     (tmp_path / "dev.tsv").write_text("good\tyes\nso so\tmaybe\n")
     (tmp_path / "train.tsv").write_text("good\tyes\nbad\tno\n" * 2)
@@ -687,6 +689,7 @@ def test_blank_rows_of_ones_own_test_file_are_predicted(
 # --- Vocabularies and modules ---
 
 
+@pytest.mark.long
 def test_wordpiece_vocabulary(run_main, flags, tmp_path):
     vocabulary = tiny.WORDPIECE
     config = write_config(tmp_path / "wordpiece.json", vocab_size=5000)
@@ -700,6 +703,7 @@ def test_wordpiece_vocabulary(run_main, flags, tmp_path):
     np.testing.assert_array_equal(ids[:, :20], golden[: len(ids), :20])
 
 
+@pytest.mark.long
 def test_module_in_a_local_directory(run_main, flags, train_once, tmp_path, capsys):
     """Laid out as the original's modules: config, vocabulary and weights all come from it."""
     module = tmp_path / "module"

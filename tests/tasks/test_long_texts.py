@@ -25,7 +25,8 @@ TEXTS = ["", "a", "one two three four five six seven", "the man went to the stat
 def task_of(tokenizer, mode, pair=None, windows=3, length=8):
     row = glue.tsv_task("0", pair, "2", ["x", "y"])
     text = TextInput(tokenizer, length, SIZES)
-    return classification.ClassificationTask("tsv", row, text, None, (), mode, windows)
+    cut = {"long_texts": mode, "max_windows": windows}
+    return classification.ClassificationTask("tsv", row, text, **cut)
 
 
 def features_of(task, texts, pairs=None):

@@ -1,13 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Users' own tables: the order of labels, separators, quoting, headers, JSON lines."""
 
+import json
+
 import numpy as np
 import pytest
 
+import export_checkpoints
+import run_classifier
+from albert_tf.cli import predict
+from albert_tf.config import AlbertConfig
 from albert_tf.tasks import classification, glue, label_lists, multi_label, ner, race, tables
 from albert_tf.tasks.base import TextInput
 from albert_tf.training.splits_and_results import Split
-from tests import SIZES
+from tests import SIZES, tiny
 from tests.errors import assert_names, assert_says, refuses
 
 
@@ -27,6 +33,7 @@ def write(folder, name, *lines):
         (["10", "9", "1", "0", "11"], ["0", "1", "9", "10", "11"]),
         (["5", "-1", "-10", "+3"], ["-10", "-1", "+3", "5"]),
         (["10.0", "2.0", "1.0"], ["1.0", "2.0", "10.0"]),
+        (["10.5", "2", "1.5", "0.5", "1."], ["0.5", "1.", "1.5", "2", "10.5"]),
         (["b", "a", "B", "10", "9"], ["9", "10", "B", "a", "b"]),
         (["1a", "10a", "2a"], ["10a", "1a", "2a"]),
         (["02", "1", "2"], ["1", "02", "2"]),
@@ -444,20 +451,53 @@ def test_the_same_labels_for_all_texts_are_a_warning(logits, gold, what, tokeniz
     assert what is None or what in found
 
 
-@pytest.mark.parametrize(
-    ("labels", "warning"),
-    [([0, 100], "Warning ... 50 ... 50"), ([99, 101], "Warning ... 100 ... 1"), ([0, 5], None)],
-)
-def test_labels_that_are_hard_to_learn_are_a_warning(labels, warning, tmp_path, tokenizer, capsys):
-    write(tmp_path, "train.tsv", *(f"text {label}\t{label}" for label in labels))
-    task = task_of(tokenizer, glue.tsv_task("0", None, "1", regression=True))
-    for _ in range(2):  # of features that are made, and that exist
-        data = classification.GlueData(task, *[str(tmp_path)] * 3, row=task.row)
-        capsys.readouterr()
-        _ = data.training_records
-        out = capsys.readouterr().out
-        assert ("Warning" in out) == bool(warning)
-        assert_says(out, *[warning] * bool(warning))
+def test_scores_are_standardised_in_training(tmp_path, tokenizer):
+    write(tmp_path, "train.tsv", *(f"text {label}\t{label}" for label in (100, 300)))
+    row = glue.tsv_task("0", None, "1", regression=True)
+    assert glue.label_scale(row, str(tmp_path)) == (200.0, 100.0)
+    plain, task = task_of(tokenizer, row), task_of(tokenizer, row, scale=(200.0, 100.0))
+    labels = {"label_ids": np.array([[100], [300]], np.float32)}
+    outputs = {"logits": np.array([[200], [250]], np.float32)}
+    losses, _ = task.objective.terms(labels, outputs)["eval_loss"]
+    np.testing.assert_allclose(losses, [1, 0.25])
+    config = AlbertConfig.from_dict(tiny.WIDE | tiny.NO_DROPOUT)
+    features = {"input_ids": np.array([[2, 7, 3], [2, 9, 3]], np.int32)}
+    models = [each.make_model(config) for each in (plain, task)]
+    raw, scores = (model(features)["logits"].numpy() for model in models)
+    for ours, theirs in zip(*(model.trainable_variables for model in models), strict=True):
+        theirs.assign(ours)
+    scores = models[1](features)["logits"].numpy()
+    np.testing.assert_allclose(scores, raw * 100 + 200, rtol=1e-5)
+    write(tmp_path, "train.tsv", "a\t5", "b\t5")
+    assert glue.label_scale(row, str(tmp_path)) == (5.0, 1.0)
+
+
+@pytest.mark.long
+def test_scores_have_their_own_units_everywhere(run_main, tmp_path):
+    for split in glue.SPLITS:
+        write(tmp_path, f"{split}.tsv", *(f"the man number {i}\t{1000 * i}" for i in range(8)))
+    own = {"task_name": "tsv", "label_column": 1, "regression": True, "data_dir": tmp_path}
+    out, config = tmp_path / "out", tiny.write_config(tmp_path / "config.json")
+    given = tiny.CLASSIFIER | own | {"output_dir": out, "albert_config_file": config}
+    run_main(run_classifier, **given, export_dir=tmp_path / "export")
+    (scores,) = zip(*tiny.table(out / "test_results.tsv"), strict=True)
+    scores = np.array(scores, float)
+    assert 1000 < scores.mean() < 6000
+    places = {"albert_directory": out, "export_path": tmp_path / "tf2" / "model.ckpt-best"}
+    run_main(export_checkpoints, **places, export_format="tf2")
+    plain = {"spm_model_file": tiny.VOCABULARY, "max_seq_length": given["max_seq_length"]}
+    for source in ({"model": out}, {"saved_model": tmp_path / "export"},
+                   {"model": tmp_path / "tf2"} | plain):  # fmt: skip
+        found = tmp_path / "found.jsonl"
+        test = {"input_file": tmp_path / "test.tsv", "text_column": 0, "output_file": found}
+        run_main(predict, **source, **test)
+        values = [json.loads(line)["predictions"] for line in found.read_text().splitlines()]
+        np.testing.assert_allclose(values, scores, rtol=1e-4)
+    run_main(run_classifier, **given | tiny.EVALUATE | {"output_dir": tmp_path / "other",
+             "init_checkpoint": out, "allow_random_init": False})  # fmt: skip
+    ours, theirs = (tiny.values_of((tmp_path / name / "eval_results.txt").read_text())["MSE"]
+                    for name in ("out", "other"))  # fmt: skip
+    assert theirs == pytest.approx(ours, rel=1e-3)
 
 
 @pytest.mark.parametrize("mark", [",", " ", ";"])
