@@ -164,7 +164,7 @@ def _examples(model, given):
         found = None
         if given.input_file and model.is_of_words:
             found = predict_examples.sentences(name, model, columns)
-        elif given.input_file and "options" in model.inputs and not columns:
+        elif given.input_file and "question" in model.inputs and not columns:
             found = predict_examples.questions(name, model)
         if found is not None:
             yield from found

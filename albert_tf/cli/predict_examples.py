@@ -191,15 +191,40 @@ def sentences(path, model, columns):
 
 
 def questions(path, model):
-    """The questions of a file like that of a training, for a model that chooses among options.
+    """The questions of a file like that of a training: of SQuAD, or a table with options.
 
     Args:
         path: str.
         model: Model.
 
     Returns:
-        list as `read` yields; None if the file has columns for `read`, or none with names.
+        list as `read` yields; None if the file has lines for `read`.
     """
+    found = _of_squad(path) if "context" in model.inputs else _with_options(path, model)
+    if found is None:
+        return None
+    print(f"{path} is read as the files of a training", file=sys.stderr)
+    if "article" in model.inputs:
+        model = model._replace(optional=("article",))
+    return [check(example, model, place) for place, example in found]
+
+
+def _of_squad(path):
+    """(place, example) of each question of a JSON file with the form of SQuAD; or None."""
+    from albert_tf import files
+    from albert_tf.tasks.squad import questions
+
+    content = files.read_bytes(path)
+    if b'"qas"' not in content or not content.lstrip().startswith((b"{", b"[")):
+        return None
+    return [
+        (place, {"id": qa["id"], "question": qa.get("question"), "context": context})
+        for place, context, qa in questions.entries(path)
+    ]
+
+
+def _with_options(path, model):
+    """(place, example) of each row of a table with columns of `race.COLUMNS`; or None."""
     from albert_tf.tasks import race, tables
 
     try:
@@ -209,14 +234,9 @@ def questions(path, model):
     usual = {*model.columns, "options"}
     if not {name for names in race.COLUMNS.values() for name in names} & {*header} - usual:
         return None
-    model = model._replace(optional=("article",))
-    print(f"{path} is read as the files of a training", file=sys.stderr)
     return [
-        check(
-            {"id": passage["id"], "article": passage["article"],
-             "question": passage["questions"][0], "options": passage["options"][0]},
-            model, place,
-        )
+        (place, {"id": passage["id"], "article": passage["article"],
+                 "question": passage["questions"][0], "options": passage["options"][0]})
         for place, passage in race.passages_of_table(path)
     ]  # fmt: skip
 

@@ -345,6 +345,13 @@ def test_questions_in_a_file_like_that_of_a_training(tmp_path):
     assert predict_examples.questions(str(path), model) is None
     path.write_text("It.\tWho?\tx\ty\n")
     assert predict_examples.questions(str(path), model) is None
+    model = predict_examples.Model(("question", "context"), (), ("answer",), None, None)
+    qa = {"id": 7, "question": "Who?", "answers": [{"text": "It", "answer_start": 0}]}
+    path.write_text(json.dumps({"data": [{"paragraphs": [{"context": "It.", "qas": [qa]}]}]}))
+    (found,) = predict_examples.questions(str(path), model)
+    assert found[:2] == ({"question": "Who?", "context": "It."}, {"id": "7"})
+    path.write_text('{"question": "Who?", "context": "It."}')
+    assert predict_examples.questions(str(path), model) is None
 
 
 @pytest.mark.parametrize(
