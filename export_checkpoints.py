@@ -40,6 +40,8 @@ def read_weights(given, config, checkpoint, new_tokenizer=None):
         checkpoint: str.
         new_tokenizer: FullTokenizer of --new_vocabulary; None to keep the pieces.
     """
+    import numpy as np
+
     from albert_tf.checkpoints import loading, name_table, run_directory
     from albert_tf.cli import model_flags
     from albert_tf.model import heads
@@ -63,8 +65,9 @@ def read_weights(given, config, checkpoint, new_tokenizer=None):
     task = run_directory.RunDirectory(os.path.dirname(checkpoint)).task
     if task and task.scale:  # other readers know no scale
         weights, bias = name_table.HEAD_NAMES["classifier"]
-        mean, deviation = task.scale
-        tensors |= {weights: tensors[weights] * deviation, bias: tensors[bias] * deviation + mean}
+        means, deviations = np.array(task.scale, np.float32)
+        tensors[weights] = tensors[weights] * deviations[:, np.newaxis]
+        tensors[bias] = tensors[bias] * deviations + means
     if change is None:
         return tensors
     print(
@@ -108,7 +111,9 @@ def task_files(checkpoint):
     threshold = squad.threshold_of(folder)
     found = {name: files.read_text(folder.file(name)) for name in names}
     if folder.task and folder.task.scale:  # the written head has it
-        found[run_directory.TASK] = state.text(dataclasses.replace(folder.task, scale=None))
+        count = len(folder.task.scale[0])
+        plain = dataclasses.replace(folder.task, scale=((0.0,) * count, (1.0,) * count))
+        found[run_directory.TASK] = state.text(plain)
     return found | {run_directory.THRESHOLD: state.text(threshold) if threshold else ""}
 
 

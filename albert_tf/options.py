@@ -662,7 +662,8 @@ class ClassifierData(Options, heading="Task and data"):
         read_by="!regression task_name=tsv,multi_label,ner", on_record="equal")
     skip_other_labels: bool = option(False, read_by=f"labels {_OF_TEXTS}", help=
         "tsv: leave out the rows with a label that is not among --labels, and count them.")
-    regression: bool = option(False, "tsv: the labels are numbers to predict.",
+    regression: bool = option(False, help=
+        "tsv: the labels are numbers to predict, of one column or of several, separated by commas.",
         read_by="task_name=tsv", on_record="equal")
     multi_label: bool = option(False, read_by=_OF_TEXTS, on_record="equal", help=
         "tsv: a text can have several labels. They stand in --label_column, separated by |, ; or , "

@@ -350,13 +350,13 @@ class RunSettings:
 class FinetunedTask:
     """Name of a task, and its labels in the order of their ids.
 
-    The labels are None for regression, and () for SQuAD, which has none. `scale` are the mean and
-    standard deviation of scores with which the head was trained; None for scores as they are.
+    The labels are None for regression, and () for SQuAD, which has none. `scale` are the means and
+    standard deviations with which the head of K scores was trained; None for one as it is.
     """
 
     task_name: str
     labels: tuple[str, ...] | None
-    scale: tuple[float, float] | None = None
+    scale: tuple[tuple[float, ...], ...] | None = None
 
     def __str__(self):
         if self.labels == ():

@@ -161,11 +161,14 @@ def _examples(model, given):
             lines = stack.enter_context(opened(name, "rb"))
         columns = {name: given.get(f"{name}_column") for name in COLUMNS}
         columns = {name: column for name, column in columns.items() if column is not None}
+        found = None
         if given.input_file and model.is_of_words:
-            sentences = predict_examples.sentences(name, model, columns)
-            if sentences is not None:
-                yield from sentences
-                return
+            found = predict_examples.sentences(name, model, columns)
+        elif given.input_file and "question" in model.inputs and not columns:
+            found = predict_examples.questions(name, model)
+        if found is not None:
+            yield from found
+            return
         yield from predict_examples.read(
             lines, name, model, columns, given.header, given.delimiter, num_peeked
         )

@@ -190,6 +190,57 @@ def sentences(path, model, columns):
     ]
 
 
+def questions(path, model):
+    """The questions of a file like that of a training: of SQuAD, or a table with options.
+
+    Args:
+        path: str.
+        model: Model.
+
+    Returns:
+        list as `read` yields; None if the file has lines for `read`.
+    """
+    found = _of_squad(path) if "context" in model.inputs else _with_options(path, model)
+    if found is None:
+        return None
+    print(f"{path} is read as the files of a training", file=sys.stderr)
+    if "article" in model.inputs:
+        model = model._replace(optional=("article",))
+    return [check(example, model, place) for place, example in found]
+
+
+def _of_squad(path):
+    """(place, example) of each question of a JSON file with the form of SQuAD; or None."""
+    from albert_tf import files
+    from albert_tf.tasks.squad import questions
+
+    content = files.read_bytes(path)
+    if b'"qas"' not in content or not content.lstrip().startswith((b"{", b"[")):
+        return None
+    return [
+        (place, {"id": qa["id"], "question": qa.get("question"), "context": context})
+        for place, context, qa in questions.entries(path)
+    ]
+
+
+def _with_options(path, model):
+    """(place, example) of each row of a table with columns of `race.COLUMNS`; or None."""
+    from albert_tf.tasks import race, tables
+
+    try:
+        header = tables.read_columns(path, ("question",), has_header=True).header
+    except UserError:
+        return None
+    usual = {*model.columns, "options"}
+    if not {name for names in race.COLUMNS.values() for name in names} & {*header} - usual:
+        return None
+    return [
+        (place, {"id": passage["id"], "article": passage["article"],
+                 "question": passage["questions"][0], "options": passage["options"][0]})
+        for place, passage in race.passages_of_table(path)
+    ]  # fmt: skip
+
+
 def _are_labelled(rows):
     """Whether rows seem to be words with labels of a scheme, in the last of some columns."""
     from albert_tf.tasks import tag_schemes
@@ -399,15 +450,17 @@ def check(example, model, place):
         if name == "options" and not fewest <= len(texts) <= count:
             expected = f"{fewest} to {count}" if fewest < count else count
             raise UserError(f"{place}: {expected} options are expected. Received: {len(texts)}")
-        if name != "text_pair" and not all(map(_has_content, texts)):
+        may_be_empty = name == "text_pair" or name in model.optional
+        if not may_be_empty and not all(map(_has_content, texts)):
             raise UserError(
                 f"{place}: {name} has no content. Received: {value!r}. Leave a line of a file "
                 "blank where nothing is to be predicted"
             )
     for passage in {"context", "article"} & {*model.inputs}:
-        from albert_tf.tasks.squad import questions
+        from albert_tf.tasks.squad.questions import check_not_swapped
 
-        questions.check_not_swapped(example["question"], example[passage], place)
+        if example[passage]:
+            check_not_swapped(example["question"], example[passage], place)
     return {name: example.pop(name) for name in model.inputs}, example, place
 
 

@@ -154,8 +154,8 @@ class ClassificationModel(ModelWithHead):
         num_outputs: int, number of classes; 1 for regression.
         dropout_prob: float, dropout rate of the pooled output; fixed at 0.1 in the original.
         windows: int, W.
-        scale: (float, float), mean and standard deviation of scores; the head computes standardised
-            ones, and `logits` are scores in their own units.
+        scale: means and standard deviations of scores, two sequences of floats; the head computes
+            standardised ones, and `logits` are scores in their own units.
         **options: arguments of AlbertModel and of tf_keras.Model.
     """
 
@@ -168,7 +168,7 @@ class ClassificationModel(ModelWithHead):
         num_outputs: int,
         dropout_prob: float = 0.1,
         windows: int = 1,
-        scale: Sequence[float] | None = None,
+        scale: Sequence[Sequence[float]] | None = None,
         **options: Any,
     ) -> None:
         head: dict[str, Any] = {"num_outputs": num_outputs, "dropout_prob": dropout_prob}
@@ -181,8 +181,8 @@ class ClassificationModel(ModelWithHead):
         parts, exists = _sequences(features, self.windows) if several else (features, None)
         logits = self.classifier(self._pooled_output(parts, training))
         if self.scale:
-            mean, deviation = self.scale
-            logits = logits * deviation + mean
+            means, deviations = self.scale
+            logits = logits * tf.constant(deviations, tf.float32) + tf.constant(means, tf.float32)
         if not several:
             return {"logits": logits}
         logits, weights = (

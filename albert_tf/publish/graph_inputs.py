@@ -186,10 +186,10 @@ class TextWindows(Texts):
         row = tf.repeat(tf.range(tf.size(text)), self.choices)
         number = tf.range(tf.size(row)) % self.choices
         lengths = tf.gather(tf.cast(pieces.row_lengths(), tf.int32), row)
-        begin = tf.minimum(number * room, lengths)
+        exists = (number * room < lengths) | (number == 0)
+        begin = tf.minimum(number * room, tf.maximum(lengths - room, 0))
         parts = cut_rows(pieces, begin, tf.minimum(begin + room, lengths), row)
-        features = features_of(self.packed(parts))
-        exists = tf.cast((begin < lengths) | (number == 0), tf.int32)[:, tf.newaxis]
+        features, exists = features_of(self.packed(parts)), tf.cast(exists, tf.int32)[:, tf.newaxis]
         width = self.choices * tf.shape(features["input_ids"])[1]
         return {n: tf.reshape(values * exists, [-1, width]) for n, values in features.items()}
 

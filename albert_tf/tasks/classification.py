@@ -37,8 +37,8 @@ class ClassificationTask(base.Task):
         optional_inputs: tuple of str, ("text_pair",) if it is unknown whether there are pairs.
         long_texts: str, of options.LONG_TEXTS.
         max_windows: int, parts of a text with "windows".
-        scale: (float, float), mean and standard deviation of scores; None to train on them as they
-            are.
+        scale: means and standard deviations of scores, two tuples of floats; None to train on a
+            score as it is.
     """
 
     functions = signatures.ClassifierFunctions
@@ -75,6 +75,7 @@ class ClassificationTask(base.Task):
             self.choices * text.max_seq_length,
             tf.float32 if row.is_regression else tf.int64,
             num_labels=row.labels and len(row.labels),
+            num_scores=row.num_outputs if row.is_regression else 1,
             **text.sizes,
         )
 
@@ -134,17 +135,17 @@ class ClassificationTask(base.Task):
         return example.text_a, example.text_b or ""
 
     def label_ids(self, examples):
-        """Labels of examples for the model: int32 [n], or float32 [n] in regression."""
+        """Labels of examples for the model: int32 [n]; in regression float32 [n] or [n, K]."""
         if self.row.is_regression:
             return np.array([example.label for example in examples], np.float32)
         ids = {label: id_ for id_, label in enumerate(self.labels)}
         return np.array([ids[example.label] for example in examples], np.int32)
 
     def answers(self, split, outputs):
-        """`label` and `probabilities` by label; in regression `predictions`, the score."""
+        """`label` and `probabilities` by label; in regression `predictions`, a score or a list."""
         if self.row.is_regression:
-            scores = np.asarray(outputs["logits"], np.float32).ravel()
-            return [{"predictions": float(score)} for score in scores]
+            scores = np.float32(outputs["logits"]).reshape(-1, self.row.num_outputs).tolist()
+            return [{"predictions": row[0] if len(row) == 1 else row} for row in scores]
         return super().answers(split, outputs)
 
     def metrics(self, split, outputs, batch_size):
@@ -157,11 +158,17 @@ class ClassificationTask(base.Task):
             return {}
         logits, labels = np.asarray(outputs["logits"], np.float64), split.arrays["label_ids"]
         if self.row.is_regression:
-            logits = logits.ravel()
-        labels = np.ravel(labels)
+            count = self.row.num_outputs
+            shape = [-1] if count == 1 else [-1, count]
+            logits, labels = np.reshape(logits, shape), np.reshape(labels, shape)
+        else:
+            labels = np.ravel(labels)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", scipy.stats.ConstantInputWarning)
-            found = {name: float(METRICS[name](logits, labels)) for name in self.row.metrics}
+            if labels.ndim > 1:
+                found = _of_scores(self.row, logits, labels)
+            else:
+                found = {name: float(METRICS[name](logits, labels)) for name in self.row.metrics}
         if self.row.is_own and not self.row.is_regression:
             found |= _of_classes(logits, labels, self.labels)
         return found | {"loss": base.mean_over_batches(_losses(logits, labels), batch_size)}
@@ -170,8 +177,13 @@ class ClassificationTask(base.Task):
         """Outputs with all metrics; in regression, two different scores."""
         if self.labels:
             return super().specimen()
-        scores = np.arange(2.0)
+        scores = np.tile(np.arange(2.0)[:, np.newaxis], self.row.num_outputs)
         return Split({"label_ids": scores}, ()), {"logits": scores}
+
+    def target(self, row):
+        """The label of an example, or its scores."""
+        several = self.labels is None and len(row["label_ids"]) > 1
+        return str(row["label_ids"].tolist()) if several else super().target(row)
 
     def report(self, split, outputs):
         """Precision, recall and F1 of each class, and how often which was taken for which."""
@@ -193,9 +205,14 @@ class ClassificationTask(base.Task):
         """A sign of failed training; scores that hardly differ are one too."""
         if self.labels:
             return super().warning(split, outputs)
-        scores, labels = np.ravel(outputs["logits"]), np.ravel(split.arrays["label_ids"])
-        if len(scores) < 2 or not np.std(scores) < _SMALL_SPREAD * np.std(labels):
+        shape = -1, self.row.num_outputs
+        scores, labels = (
+            np.reshape(x, shape) for x in (outputs["logits"], split.arrays["label_ids"])
+        )
+        is_constant = np.std(scores, axis=0) < _SMALL_SPREAD * np.std(labels, axis=0)
+        if len(scores) < 2 or not is_constant.any():
             return None
+        scores, labels = (x[:, np.argmax(is_constant)] for x in (scores, labels))
         return (
             f"all {len(scores)} predictions lie between {scores.min():.4g} and {scores.max():.4g}, "
             f"and the labels between {labels.min():.4g} and {labels.max():.4g}: the model has "
@@ -293,8 +310,8 @@ class GlueData(base.DataSet):
             source = glue.describe(self.row, self.data_dir, "train")
         scale = self.task.kind.scale
         standardised = scale and (
-            f"; the labels have the mean {scale[0]:.6g} and the standard deviation {scale[1]:.6g}, "
-            "and are standardised in training only"
+            f"; labels with the mean {_shown(scale[0])} and the standard deviation "
+            f"{_shown(scale[1])}, standardised in training only"
         )
         return f"{source}: {', '.join(named)}{standardised or ''}".replace("column -1", "the last")
 
@@ -306,11 +323,14 @@ class GlueData(base.DataSet):
         then the name and the label (or score) of each example.
         """
         numbers = [
-            [np.float32(value) for value in answer.get("probabilities", answer).values()]
+            list(np.ravel(np.float32([*answer.get("probabilities", answer).values()])))
             for answer in answers
         ]
-        # The label, or else the score.
-        values = [a.get("label", row[0]) for a, row in zip(answers, numbers, strict=True)]
+        # The label, or else the score or scores.
+        values = [
+            answer.get("label", row[0] if len(row) == 1 else " ".join(map(str, row)))
+            for answer, row in zip(answers, numbers, strict=True)
+        ]
         named = zip([example.guid for example in examples], values, strict=True)
         folder, ending = self.output_dir, f"_results{self.suffix}.tsv"
         texts = {
@@ -334,6 +354,8 @@ def num_sorted(task, examples):
         examples: list of Examples.
     """
     labels = task.label_ids(examples)
+    if labels.ndim > 1:
+        return 0
     steps = np.diff(labels)
     if task.row.is_regression:
         in_order = bool(np.all(steps >= 0) or np.all(steps <= 0))
@@ -347,7 +369,23 @@ def num_sorted(task, examples):
 
 def _losses(outputs, labels):
     """Loss of each example: float64 [n]."""
-    return (outputs - labels) ** 2 if outputs.ndim == 1 else base.cross_entropy(outputs, labels)
+    if np.shape(outputs) != np.shape(labels):
+        return base.cross_entropy(outputs, labels)
+    return np.mean(np.reshape((outputs - labels) ** 2, [len(labels), -1]), axis=1)
+
+
+def _of_scores(row, outputs, labels):
+    """Means of the metrics of several scores, and those of each: dict."""
+    found = {}
+    for name in row.metrics:
+        each = [METRICS[name](*pair) for pair in zip(outputs.T, labels.T, strict=True)]
+        found |= {f"{name}_{column}": float(x) for column, x in zip(row.label, each, strict=True)}
+        found[name] = float(np.mean(each))
+    return found
+
+
+def _shown(numbers):
+    return ", ".join(f"{number:.6g}" for number in numbers)
 
 
 def _correlation(name, outputs, labels):

@@ -36,14 +36,14 @@ _ENOUGH_ROWS = 20  # to tell a column of classes from one of texts
 class Example(NamedTuple):
     """One row of a file: its name, texts (text_b is None if there is none) and label.
 
-    The label is a class (str), in multi-label classification a list of them, in regression a float.
-    In the test split it is a stand-in: the first class, or 0.0.
+    The label is a class (str), in multi-label classification a list of them, in regression a float
+    or a tuple of several. In the test split it is a stand-in: the first class, or 0.0.
     """
 
     guid: str
     text_a: str
     text_b: str | None
-    label: str | list | float
+    label: str | list | float | tuple
 
 
 class Examples(list):
@@ -139,12 +139,14 @@ class GlueTask:
     @property
     def num_outputs(self):
         """Number of outputs of the model for an example (int)."""
-        return 1 if self.is_regression else len(self.labels)
+        return max(len(self.label), 1) if self.is_regression else len(self.labels)
 
     @property
     def stand_in(self):
-        """The label of an example that has none: the first class, or 0.0."""
-        return 0.0 if self.is_regression else self.labels[0]
+        """The label of an example that has none: the first class, or 0.0 for each score."""
+        if not self.is_regression:
+            return self.labels[0]
+        return 0.0 if self.num_outputs == 1 else (0.0,) * self.num_outputs
 
     @property
     def submission_file(self):
@@ -275,7 +277,7 @@ def tsv_task(
         text_column: str or int, column of the text.
         text_pair_column: str, int or None, column of a second text.
         label_column: str, int or None; prediction needs none. With multi_label also a list of
-            columns with 0 or 1, separated by commas.
+            columns with 0 or 1, and with regression of scores, separated by commas.
         labels: list of str in the order of their ids; None for those of the training file, in the
             order of `tables.order`.
         regression: bool, whether labels are numbers.
@@ -289,9 +291,9 @@ def tsv_task(
         UserError: the arguments don't go together, or the training file is needed and unusable.
     """
     text = columns(text_column, text_pair_column)
-    several = multi_label and label_column
+    several = (multi_label or regression) and label_column
     label_columns = columns(*(label_column.split(",") if several else [label_column]))
-    if len(label_columns) > 1:
+    if multi_label and len(label_columns) > 1:
         labels = labels or label_columns
         if len(labels) != len(label_columns):
             raise UserError(f"{len(labels)} labels, but {len(label_columns)} label columns")
@@ -390,7 +392,7 @@ def describe(task, data_dir, split):
     """How a file of a split is read, for a line: its separator, header and columns; a str."""
     table = read_rows(task, data_dir, split)
     if task.is_regression:
-        commas = any("," in row.values[-1] for row in table.rows)
+        commas = any("," in "".join(row.values[len(task.text) :]) for row in table.rows)
         return f"{table}{', labels with decimal commas' * commas}"
     if not task.multi_label:
         return str(table)
@@ -568,10 +570,13 @@ def labels_of(task, rows, normalize, skip_others=False):
     """
     normalize = normalize if task.normalize_labels else str.strip
     if task.is_regression:
-        texts = [normalize(row.values[-1]) for row in rows]
-        if task.is_own and _have_decimal_commas(texts):
-            texts = [text.replace(",", ".") for text in texts]
-        return [_score(*each) for each in zip(rows, texts, strict=True)]
+        found = []
+        for column in range(len(task.text), len(task.text) + task.num_outputs):
+            texts = [normalize(row.values[column]) for row in rows]
+            if task.is_own and _have_decimal_commas(texts):
+                texts = [text.replace(",", ".") for text in texts]
+            found.append([_score(*each) for each in zip(rows, texts, strict=True)])
+        return found[0] if len(found) == 1 else list(zip(*found, strict=True))
     found, _ = _labels_of(task, rows, normalize, needed=not skip_others)
     labels_of_rows = []
     for row, labels in zip(rows, found, strict=True):
@@ -588,9 +593,11 @@ def labels_of(task, rows, normalize, skip_others=False):
 
 
 def label_scale(task, data_dir):
-    """Mean and standard deviation (1 for equal ones) of the scores of a training file: floats."""
+    """Means and standard deviations (1 of equal scores) of a training file: tuples of floats."""
     scores = labels_of(task, read_rows(task, data_dir, "train").rows, str.strip)
-    return statistics.fmean(scores), statistics.pstdev(scores) or 1.0
+    columns = [scores] if task.num_outputs == 1 else [*zip(*scores, strict=True)]
+    deviations = (statistics.pstdev(column) or 1.0 for column in columns)
+    return tuple(map(statistics.fmean, columns)), tuple(deviations)
 
 
 def _have_decimal_commas(texts):

@@ -79,7 +79,7 @@ def _task_of_texts(name, settings, text):
 
 
 def _scale(row, settings):
-    """Mean and standard deviation with which scores are trained; None for scores as they are.
+    """Means and standard deviations with which scores are trained; None for a score as it is.
 
     They are those of the run, else of the training file, else of the model from elsewhere.
     """
@@ -87,6 +87,11 @@ def _scale(row, settings):
     if not folder.task and settings.do_train:
         return glue.label_scale(row, settings.data_dir)
     kind = folder.task or (given and RunDirectory(run_directory.directory_of(given)).task)
+    if kind and num_outputs(kind) != row.num_outputs:
+        raise UserError(
+            f"--label_column={settings.label_column}: {row.num_outputs} columns, but the model has "
+            f"{num_outputs(kind)} outputs"
+        )
     return kind.scale if kind else None
 
 
@@ -139,7 +144,9 @@ def find_kind(name, given_labels, shown):
 
 def num_outputs(kind):
     """Outputs of the classifier of a FinetunedTask (int)."""
-    return 1 if kind.labels is None or kind.task_name == race.RaceTask.name else len(kind.labels)
+    if kind.labels is None:
+        return len(kind.scale[0]) if kind.scale else 1
+    return 1 if kind.task_name == race.RaceTask.name else len(kind.labels)
 
 
 def make_task(kind, text, found):
@@ -168,7 +175,9 @@ def make_task(kind, text, found):
     if row is None:
         pair = "1" if optional or flags.get("text_pair_column") else None
         is_regression, several = kind.labels is None, name == multi_label.NAME
-        row = glue.tsv_task("0", pair, None, kind.labels, is_regression, multi_label=several)
+        scores = range(2, 2 + num_outputs(kind)) if is_regression else ()
+        given = "0", pair, ",".join(map(str, scores)), kind.labels, is_regression
+        row = glue.tsv_task(*given, multi_label=several)
         if several:
             return multi_label.MultiLabelTask(
                 name, row, text, None, optional, directory=found.directory, **cut

@@ -34,7 +34,7 @@ LETTERS = string.ascii_uppercase
 NUM_OPTIONS = 4  # of RACE
 MOST_OPTIONS = len(LETTERS)
 _OWN = glue.GlueTask("", text=("question",), files=glue.OWN_FILES)  # a user's tables
-_NAMES = {  # what a column holds -> names that it may have
+COLUMNS = {  # what a column holds -> names that it may have
     "article": ("article", "context", "passage"),
     "options": ("options", "choices", "choices.text"),
     "answer": ("answer", "answerKey", "label"),
@@ -246,18 +246,18 @@ def _letter(answer, options, where):
     return letters[places[0]]
 
 
-def _questions(path):
+def passages_of_table(path):
     """Yields (file and line, passage) of each row of a table, which has one question.
 
-    The columns have the names of `_NAMES`. Options are a list in one column, or have a column each:
-    option 1, option 2, ... Answers may be numbers, from 0 if one of them is 0, or from 1.
+    The columns have the names of `COLUMNS`. Options are a list in one column, or have a column
+    each: option 1, option 2, ... Answers may be numbers, from 0 if one of them is 0, or from 1.
     """
     table, found, numbers = tables.read_columns(path, ("question",), has_header=True), [], []
     for number, row in enumerate(table.rows):
         cells = dict(zip(table.header, row.cells, strict=False))
         named = {
             key: next((cells[name] for name in names if cells.get(name)), "")
-            for key, names in _NAMES.items()
+            for key, names in COLUMNS.items()
         }
         options = (
             label_lists.items_of(named["options"])
@@ -291,7 +291,7 @@ def _questions(path):
 def _passages(path):
     """Yields (file and line, JSON object) of each passage in a file."""
     if not path.endswith(".txt"):
-        yield from _questions(path)
+        yield from passages_of_table(path)
         return
     text = files.read_text(path)
     if os.path.basename(path) == "all.txt":

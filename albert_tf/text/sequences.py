@@ -101,6 +101,8 @@ def pack_pairs(tokenizer, texts, pairs, max_length, lengths=None, keeps_ends=Fal
 def pack_windows(tokenizer, texts, max_length, windows, lengths=None):
     """Arrays of the parts of texts, one after another, each as [CLS] part [SEP].
 
+    The last part of a text overlaps the one before, so that it is as long as the others.
+
     Args:
         tokenizer: FullTokenizer.
         texts: list of n str, normalized.
@@ -116,7 +118,9 @@ def pack_windows(tokenizer, texts, max_length, windows, lengths=None):
         ids = tokenizer.encode_ids(text, is_normalized=True)
         if lengths is not None:
             lengths.append(len(ids) + NUM_SPECIALS_OF_ONE)
-        found = [ids[start : start + room] for start in range(0, max(len(ids), 1), room)]
+        last = max(len(ids) - room, 0)  # a part that ends with the text, as long as the others
+        starts = (min(start, last) for start in range(0, max(len(ids), 1), room))
+        found = [ids[start : start + room] for start in starts]
         parts += [*found, *[None] * windows][:windows]
     exists = np.array([[part is not None] for part in parts], np.int32).reshape(-1, 1)
     segments = [part or [] for part in parts], [None] * len(parts)

@@ -331,6 +331,29 @@ def test_words_of_json_objects():
     assert found == [({"text": "Anna lives"}, {"id": 7}), ({"text": "a"}, {}), ({"text": "b"}, {})]
 
 
+def test_questions_in_a_file_like_that_of_a_training(tmp_path):
+    names = ("article", "question", "options")
+    model = predict_examples.Model(names, (), ("label",), 4, None, fewest_options=2)
+    path = tmp_path / "in.jsonl"
+    row = {"id": 7, "question": "Who?", "choices": ["x", "y"], "answer": "x"}
+    path.write_text(json.dumps(row) + "\n" + json.dumps(row | {"context": "It."}))
+    found = predict_examples.questions(str(path), model)
+    assert [example[0]["article"] for example in found] == ["", "It."]
+    assert found[0][0]["options"] == ["x", "y"] and found[0][1] == {"id": "7"}
+    usual = {"article": "It.", "question": "Who?", "options": ["x", "y"]}
+    path.write_text(json.dumps(usual))
+    assert predict_examples.questions(str(path), model) is None
+    path.write_text("It.\tWho?\tx\ty\n")
+    assert predict_examples.questions(str(path), model) is None
+    model = predict_examples.Model(("question", "context"), (), ("answer",), None, None)
+    qa = {"id": 7, "question": "Who?", "answers": [{"text": "It", "answer_start": 0}]}
+    path.write_text(json.dumps({"data": [{"paragraphs": [{"context": "It.", "qas": [qa]}]}]}))
+    (found,) = predict_examples.questions(str(path), model)
+    assert found[:2] == ({"question": "Who?", "context": "It."}, {"id": "7"})
+    path.write_text('{"question": "Who?", "context": "It."}')
+    assert predict_examples.questions(str(path), model) is None
+
+
 @pytest.mark.parametrize(
     ("question", "context", "is_swapped"),
     [

@@ -50,6 +50,10 @@ def test_the_pieces_that_are_read(mode, places, tokenizer):
     arrays = features_of(task_of(tokenizer, mode), TEXTS)
     wanted = [[cls, *ids[list(some)], sep] for some in places]
     assert arrays["input_ids"][-1].reshape(-1, 8).tolist() == wanted
+    if mode == "windows":  # the last part is as long as the others
+        ids = tokenizer.encode_ids(TEXTS[2])
+        assert 6 < len(ids) < 12
+        assert arrays["input_ids"][2].reshape(-1, 8)[1].tolist() == [cls, *ids[-6:], sep]
     assert arrays["input_mask"].reshape(4, -1, 8).any(axis=2).sum(axis=1).tolist() == (
         [1, 1, 2, 3] if mode == "windows" else [1] * 4
     )

@@ -454,8 +454,9 @@ def test_the_same_labels_for_all_texts_are_a_warning(logits, gold, what, tokeniz
 def test_scores_are_standardised_in_training(tmp_path, tokenizer):
     write(tmp_path, "train.tsv", *(f"text {label}\t{label}" for label in (100, 300)))
     row = glue.tsv_task("0", None, "1", regression=True)
-    assert glue.label_scale(row, str(tmp_path)) == (200.0, 100.0)
-    plain, task = task_of(tokenizer, row), task_of(tokenizer, row, scale=(200.0, 100.0))
+    scale = (200.0,), (100.0,)
+    assert glue.label_scale(row, str(tmp_path)) == scale
+    plain, task = task_of(tokenizer, row), task_of(tokenizer, row, scale=scale)
     labels = {"label_ids": np.array([[100], [300]], np.float32)}
     outputs = {"logits": np.array([[200], [250]], np.float32)}
     losses, _ = task.objective.terms(labels, outputs)["eval_loss"]
@@ -469,20 +470,47 @@ def test_scores_are_standardised_in_training(tmp_path, tokenizer):
     scores = models[1](features)["logits"].numpy()
     np.testing.assert_allclose(scores, raw * 100 + 200, rtol=1e-5)
     write(tmp_path, "train.tsv", "a\t5", "b\t5")
-    assert glue.label_scale(row, str(tmp_path)) == (5.0, 1.0)
+    assert glue.label_scale(row, str(tmp_path)) == ((5.0,), (1.0,))
+
+
+def test_several_scores(tmp_path, tokenizer):
+    write(tmp_path, "train.csv", "text;a;b", "x;100;1,5", "y;300;2,5", "z;200;2")
+    row = glue.tsv_task("text", None, "a,b", regression=True)
+    (means, deviations), count = glue.label_scale(row, str(tmp_path)), row.num_outputs
+    assert (means, count) == ((200.0, 2.0), 2) and deviations[0] == pytest.approx(81.65, abs=0.01)
+    task = task_of(tokenizer, row, scale=(means, deviations))
+    examples, _ = glue.read_examples(row, str(tmp_path), "train", tokenizer)
+    arrays = task.features(examples)
+    np.testing.assert_array_equal(arrays["label_ids"], [[100, 1.5], [300, 2.5], [200, 2]])
+    logits = np.array([[110, 1], [290, 2.5], [200, 2]], np.float32)
+    found = task.metrics(Split(arrays, examples), {"logits": logits}, 2)
+    assert found["MSE_a"] == pytest.approx(200 / 3) and found["MSE_b"] == pytest.approx(0.25 / 3)
+    assert found["MSE"] == found["eval_loss"] == pytest.approx(200.25 / 6)
+    assert found["pearson"] == pytest.approx((found["pearson_a"] + found["pearson_b"]) / 2)
+    losses, _ = task.objective.terms(arrays, {"logits": logits})["eval_loss"]
+    wanted = np.mean(((logits - arrays["label_ids"]) / deviations) ** 2, axis=1)
+    np.testing.assert_allclose(losses, wanted, rtol=1e-5)
+    assert task.answers(None, {"logits": logits})[1] == {"predictions": [290.0, 2.5]}
+    assert task.target({"label_ids": np.array([1.0, 2.0])}) == "[1.0, 2.0]"
+    constant = np.array([[110, 2], [290, 2], [200, 2]], np.float32)
+    assert "between 2 and 2" in task.warning(Split(arrays, examples), {"logits": constant})
+    assert task.warning(Split(arrays, examples), {"logits": logits}) is None
 
 
 @pytest.mark.long
-def test_scores_have_their_own_units_everywhere(run_main, tmp_path):
+@pytest.mark.parametrize("columns", ["1", "1,2"])
+def test_scores_have_their_own_units_everywhere(columns, run_main, tmp_path):
     for split in glue.SPLITS:
-        write(tmp_path, f"{split}.tsv", *(f"the man number {i}\t{1000 * i}" for i in range(8)))
-    own = {"task_name": "tsv", "label_column": 1, "regression": True, "data_dir": tmp_path}
+        rows = (f"the man number {i}\t{1000 * i}\t{2000 * i}" for i in range(8))
+        write(tmp_path, f"{split}.tsv", *rows)
+    own = {"task_name": "tsv", "label_column": columns, "regression": True, "data_dir": tmp_path}
     out, config = tmp_path / "out", tiny.write_config(tmp_path / "config.json")
     given = tiny.CLASSIFIER | own | {"output_dir": out, "albert_config_file": config}
     run_main(run_classifier, **given, export_dir=tmp_path / "export")
-    (scores,) = zip(*tiny.table(out / "test_results.tsv"), strict=True)
-    scores = np.array(scores, float)
-    assert 1000 < scores.mean() < 6000
+    scores = np.array(tiny.table(out / "test_results.tsv"), float)
+    assert scores.shape == (8, len(columns.split(",")))
+    means = scores.mean(axis=0)
+    assert 1000 < means[0] < 6000 and means[-1] == pytest.approx(means[0] * len(means), rel=0.2)
     places = {"albert_directory": out, "export_path": tmp_path / "tf2" / "model.ckpt-best"}
     run_main(export_checkpoints, **places, export_format="tf2")
     plain = {"spm_model_file": tiny.VOCABULARY, "max_seq_length": given["max_seq_length"]}
@@ -492,7 +520,7 @@ def test_scores_have_their_own_units_everywhere(run_main, tmp_path):
         test = {"input_file": tmp_path / "test.tsv", "text_column": 0, "output_file": found}
         run_main(predict, **source, **test)
         values = [json.loads(line)["predictions"] for line in found.read_text().splitlines()]
-        np.testing.assert_allclose(values, scores, rtol=1e-4)
+        np.testing.assert_allclose(np.reshape(values, scores.shape), scores, rtol=1e-4)
     run_main(run_classifier, **given | tiny.EVALUATE | {"output_dir": tmp_path / "other",
              "init_checkpoint": out, "allow_random_init": False})  # fmt: skip
     ours, theirs = (tiny.values_of((tmp_path / name / "eval_results.txt").read_text())["MSE"]
