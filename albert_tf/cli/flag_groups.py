@@ -142,6 +142,9 @@ def check_paths(given, skip=()):
 def _problem(kind, path):
     """Returns the rest of a message if a path of some kind is wrong, else None."""
     exists, is_directory = os.path.exists(path), os.path.isdir(path)
+    packaged = models.paths().get(path)
+    if packaged and not exists and kind in ("directory", "file", "config"):
+        return f"={path} is a packaged model: its files are in {packaged}, so give their path"
     if kind == "directory" and not is_directory:
         return f"={path} is a file: give a directory" if exists else f"={path} is not a directory"
     is_file = kind in ("file", "config")
@@ -244,4 +247,8 @@ def check_albert_directory(given, reads_model=True):
     check_config(found[0])
     path = os.path.normpath(os.path.join(directory, given.checkpoint_name))
     if not glob.glob(f"{glob.escape(path)}*"):
-        raise UserError(f"no checkpoint at {path}: give another --checkpoint_name")
+        others = sorted(os.path.basename(each)[:-6] for each in glob.glob(f"{directory}/*.index"))
+        raise UserError(
+            f"no checkpoint at {path}: give another --checkpoint_name"
+            f"{', such as ' if others else ''}{', '.join(others[-3:])}"
+        )

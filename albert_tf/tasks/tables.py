@@ -363,7 +363,7 @@ def _number(column, header, path, form):
         state = "two columns are named" if column in header else "no column"
         raise UserError(
             f"{path}: {state} {column!r} in its header; there are {', '.join(map(repr, header))}, "
-            f"with {form}"
+            f"with {form}. --text_column, --label_column and so on name the columns"
         )
     return header.index(column)
 
