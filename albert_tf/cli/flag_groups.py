@@ -247,8 +247,4 @@ def check_albert_directory(given, reads_model=True):
     check_config(found[0])
     path = os.path.normpath(os.path.join(directory, given.checkpoint_name))
     if not glob.glob(f"{glob.escape(path)}*"):
-        others = sorted(os.path.basename(each)[:-6] for each in glob.glob(f"{directory}/*.index"))
-        raise UserError(
-            f"no checkpoint at {path}: give another --checkpoint_name"
-            f"{', such as ' if others else ''}{', '.join(others[-3:])}"
-        )
+        raise UserError(f"no checkpoint at {path}: give another --checkpoint_name")
