@@ -32,7 +32,7 @@ class Service:
     def __init__(self, loaded):
         loaded.shows_progress = False
         self.loaded, self._lock = loaded, threading.Lock()
-        self._functions = {"/predict": loaded.answers, "/embed": self._embed}
+        self._functions = {"/predict": self._predict, "/embed": self._embed}
 
     def health(self):
         """What the server runs: dict."""
@@ -62,6 +62,13 @@ class Service:
             traceback.print_exc()
             return 500, {"error": "the server failed; its log says why"}
         return 200, found[0] if isinstance(given, dict) else found
+
+    def _predict(self, examples):
+        for example in filter(lambda example: isinstance(example, dict), examples):
+            empty = [n for n, text in example.items() if isinstance(text, str) and not text.strip()]
+            if empty:
+                raise UserError(f"{empty[0]} is empty: give a text")
+        return self.loaded.answers(examples)
 
     def _embed(self, examples):
         for example in examples:

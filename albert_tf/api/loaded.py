@@ -14,6 +14,7 @@ import tensorflow as tf
 from albert_tf.api import masked_text, saving, scoring
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import CalledElsewhere, UserError
+from albert_tf.model.keras_model import ConfiguredModel
 from albert_tf.options import SCORE_METHODS
 from albert_tf.records import input_pipeline
 from albert_tf.text import sequences
@@ -111,6 +112,8 @@ class Loaded:
                 absent=self._absent,
             )
         else:
+            if not isinstance(model, ConfiguredModel):
+                raise UserError(f"model must be one of albert_tf.heads. Received: {model!r:.80}")
             kind = saving.kind_of(model, labels)
             saving.save(directory, model, model.encoder.config, self._text, kind)
 

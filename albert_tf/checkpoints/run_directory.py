@@ -85,7 +85,12 @@ def _find_in_directory(directory):
         other = of_module if exists(of_module) else _find_safetensors(directory)
         if other:
             return other
-    found = ", ".join(sorted(os.path.basename(p) for p in prefixes)) or "no .index file"
+        raise UserError(
+            f"{directory} holds no checkpoint: looked for *.index, model.safetensors and "
+            "variables. Give another directory, or the prefix of a checkpoint"
+            f"{models.hint(directory)}"
+        )
+    found = ", ".join(sorted(os.path.basename(p) for p in prefixes))
     raise UserError(
         f"cannot tell which checkpoint of {directory} to use ({found}): give its prefix"
     )

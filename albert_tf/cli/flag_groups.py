@@ -142,6 +142,9 @@ def check_paths(given, skip=()):
 def _problem(kind, path):
     """Returns the rest of a message if a path of some kind is wrong, else None."""
     exists, is_directory = os.path.exists(path), os.path.isdir(path)
+    packaged = models.paths().get(path)
+    if packaged and not exists and kind in ("directory", "file", "config"):
+        return f"={path} is a packaged model: its files are in {packaged}, so give their path"
     if kind == "directory" and not is_directory:
         return f"={path} is a file: give a directory" if exists else f"={path} is not a directory"
     is_file = kind in ("file", "config")

@@ -146,7 +146,7 @@ def _describe(error):
         typed = error.flagvalue or f"--{error.flagname}"
         ours = options.name_here(error.flagname, [flag.name for flag in flag_groups.own_flags()])
         message = f"{typed}: this command has no such flag{f'. Give --{ours}' if ours else ''}."
-    return f"{message} --help describes all flags"
+    return f"{message.rstrip('.')}. --help describes all flags"
 
 
 def _is_for_users(error):

@@ -41,6 +41,11 @@ class ConfiguredModel(tf_keras.Model):
     classes_option: str | None = None
 
     def __init__(self, config: AlbertConfig, options: Mapping[str, Any], **kwargs: Any) -> None:
+        if not isinstance(config, AlbertConfig):
+            raise UserError(
+                f"config must be an AlbertConfig; for the weights of a path, write "
+                f"{type(self).__name__}.from_checkpoint(path). Received: {config!r:.80}"
+            )
         super().__init__(autocast=False, **kwargs)
         self.config = config
         self._options = tuple(options.items())

@@ -316,7 +316,10 @@ def tsv_task(
     if not (regression or labels):
         task = dataclasses.replace(task, labels=_labels_of_training_file(task, data_dir))
     if not regression and len({*task.labels}) < max(2, len(task.labels)):
-        raise UserError(f"at least two different labels are needed. Received: {list(task.labels)}")
+        raise UserError(
+            f"at least two different labels are needed. Received: {list(task.labels)} in "
+            f"--label_column={label_column} of the training file, or as --labels"
+        )
     return task
 
 
@@ -427,7 +430,10 @@ def input_file(task, data_dir, split, remedy=None):
     if data_dir and not tf.io.gfile.isdir(data_dir):
         state = "a file" if tf.io.gfile.exists(data_dir) else "not there"
         raise UserError(f"--data_dir={data_dir} is {state}: give the directory with the data")
-    needed = f", which {NEEDED_BY[split]} needs: check --data_dir and --task_name"
+    folder = os.path.join(data_dir, task.folder)
+    names = sorted(tf.io.gfile.listdir(folder)) if tf.io.gfile.isdir(folder) else []
+    others = f"; {folder} has {reprlib.repr(names)[1:-1]}" if names else ""
+    needed = f", which {NEEDED_BY[split]} needs: check --data_dir and --task_name{others}"
     raise UserError(f"there is no {' or '.join(paths)}{remedy or needed}")
 
 
@@ -585,7 +591,8 @@ def labels_of(task, rows, normalize, skip_others=False):
             more = len(task.labels) - _MOST_SHOWN
             raise UserError(
                 f"{row.place}: unknown label {reprlib.repr(other)}; known are "
-                f"{', '.join(task.labels[:_MOST_SHOWN])}" + f" and {more} more" * (more > 0)
+                f"{', '.join(task.labels[:_MOST_SHOWN])}{f' and {more} more' if more > 0 else ''}. "
+                "Correct the label, or give all classes as --labels"
             )
         known = labels if task.multi_label else labels[0]
         labels_of_rows.append(known if other is None else None)

@@ -10,7 +10,7 @@ import reprlib
 import sys
 from typing import NamedTuple
 
-from albert_tf import files
+from albert_tf.corpus import unpacking
 from albert_tf.errors import UserError, decode, parse_json
 
 SEPARATORS = {"\t": "tabs", ",": "commas", ";": "semicolons", "|": "vertical bars"}
@@ -205,11 +205,7 @@ def read_form(path, columns, delimiter=None, quoted_tabs=True):
     Raises:
         UserError: the file cannot be read or is empty.
     """
-    content = files.read_bytes(path)
-    encoding = files.encoding_of(content[:_SAMPLE])
-    if encoding not in (None, "utf-8"):  # such as "Unicode text" of Excel
-        content = content.decode(encoding, errors="replace").encode()
-    content = content.removeprefix(codecs.BOM_UTF8)
+    content = b"".join(unpacking.blocks(path)).removeprefix(codecs.BOM_UTF8)
     if b"\n" not in content:  # lines of old spreadsheets end in a carriage return
         content = content.replace(b"\r", b"\n")
     if not content.strip():
@@ -370,7 +366,7 @@ def _number(column, header, path, form):
         state = "two columns are named" if column in header else "no column"
         raise UserError(
             f"{path}: {state} {column!r} in its header; there are {', '.join(map(repr, header))}, "
-            f"with {form}"
+            f"with {form}. --text_column, --label_column and so on name the columns"
         )
     return header.index(column)
 

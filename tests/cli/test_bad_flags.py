@@ -285,6 +285,7 @@ MISTAKES_OF = {  # script -> rows of words and a part of the answer
         ((*EXPORT, "--albert_directory="), "--albert_directory"),
         ((*EXPORT, "--albert_directory={here}/vocab.txt"), "--albert_directory="),
         ((*EXPORT, "--albert_directory=none"), "--albert_directory=none"),
+        ((*EXPORT, "--albert_directory=english-small"), "=english-small ... models/english-small"),
         ((*EXPORT, "--albert_directory={here}/empty"), "albert_config.json"),
         ((*EXPORT, "--albert_directory={here}/model"), "model.ckpt-best"),
         ((*EXPORT, "--albert_directory={here}/bad"), "JSON"),

@@ -332,6 +332,12 @@ def test_a_classifier_has_outputs(outputs):
             kind(CONFIG, outputs)
 
 
+@pytest.mark.parametrize("config", ["english-small", None, {}])
+def test_what_is_no_config(config):
+    with refuses("config ... AlbertModel.from_checkpoint", repr(config)):
+        AlbertModel(config)
+
+
 def test_texts_are_no_features():
     model = heads.ClassificationModel(AlbertConfig.from_dict(tiny.WIDE), 2)
     texts, labels = ["a film", "a train"], np.array([0, 1])

@@ -110,6 +110,7 @@ def test_embeddings(ask):
         ("/predict", "a", 400, "object"),
         ("/predict", ["a"], 400, "dict"),
         ("/predict", {}, 400, "text"),
+        ("/predict", {"text": " "}, 400, "text is empty"),
         ("/embed", {"text": None}, 400, "text"),
         ("/embed", ["a"], 400, "text"),
         ("/", {}, 404, "/predict"),

@@ -201,6 +201,20 @@ def test_text_in_windows_1252_is_refused(tmp_path):
         tables.read_columns(str(path), ["text"])
 
 
+def test_a_workbook_is_no_table_of_text(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"PK\x03\x04" + bytes(100))
+    with refuses("a.csv ... ZIP ... CSV"):
+        tables.read_columns(str(path), ["text"])
+
+
+def test_files_of_other_names_are_shown(tmp_path):
+    write(tmp_path, "validation.csv", "text,label", "a,x")
+    task = glue.tsv_task("text", None, "label", ["x", "y"])
+    with refuses("dev.csv ... --do_eval ... validation.csv"):
+        glue.input_file(task, str(tmp_path), "dev")
+
+
 def test_the_spelling_of_the_training_is_that_of_other_files(tmp_path, tokenizer):
     write(tmp_path, "dev.csv", "text,label", "a,1.0", "b,0.0")
     task = glue.tsv_task("text", None, "label", ["0", "1"])
