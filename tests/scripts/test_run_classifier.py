@@ -249,6 +249,7 @@ def test_a_directory_of_another_task_is_refused(run_main, flags, trained, tmp_pa
     assert json.loads(path.read_text()) == {
         "task_name": "rte",
         "labels": ["entailment", "not_entailment"],
+        "scale": None,
     }
     path.write_text("[]")
     with refuses("finetuned_task.json"):
