@@ -142,7 +142,10 @@ def main():
     parser.add_argument("--port", type=int, default=8080)
     parser.add_argument("--workers", type=int, default=1, help="processes, each with the model")
     arguments = parser.parse_args()
-    server, children = Server((arguments.host, arguments.port), Handler), []
+    try:
+        server, children = Server((arguments.host, arguments.port), Handler), []
+    except (OSError, OverflowError) as error:
+        parser.error(f"--host={arguments.host} --port={arguments.port}: {error}")
     for _ in range(arguments.workers):
         child = os.fork()
         if not child:

@@ -39,7 +39,7 @@ def features(tokenizer, texts, max_length):
                     f"Received: {text:.80}"
                 )
             raise UserError(
-                f"a text of {len(ids)} pieces has a {MASK} beyond the first {max_length - 2}, "
+                f"a text of {len(ids)} tokens has a {MASK} beyond the first {max_length - 2}, "
                 f"which fit into max_seq_length={max_length}: shorten it. It begins: {text:.80}"
             )
         rows.append(row)

@@ -148,6 +148,8 @@ def _examples(model, given):
     """Yields the examples of flags, file or standard input, like `predict_examples.read`."""
     import tensorflow as tf
 
+    from albert_tf.corpus import unpacking
+
     typed = given.typed(*INPUTS)
     if typed:
         yield from predict_examples.of_flags(typed, model)
@@ -156,6 +158,9 @@ def _examples(model, given):
         name, lines, num_peeked = "standard input", sys.stdin.buffer, 1  # it may be a person
         if given.input_file:
             name, num_peeked = given.input_file, LINES_OF_FORM
+            if unpacking.is_packed(name):
+                raise UserError(f"--input_file={name} is compressed: unpack it")
+            next(unpacking.blocks(name), None)  # refuses what is no text, such as a workbook
             # GFile drops carriage returns, which are the line ends of some files.
             opened = tf.io.gfile.GFile if "://" in name else open
             lines = stack.enter_context(opened(name, "rb"))

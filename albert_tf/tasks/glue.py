@@ -432,7 +432,7 @@ def input_file(task, data_dir, split, remedy=None):
         raise UserError(f"--data_dir={data_dir} is {state}: give the directory with the data")
     folder = os.path.join(data_dir, task.folder)
     names = sorted(tf.io.gfile.listdir(folder)) if tf.io.gfile.isdir(folder) else []
-    others = f"; {folder} has {reprlib.repr(names)[1:-1]}" if names else ""
+    others = f"; {folder.rstrip('/')} has {reprlib.repr(names)[1:-1]}" if names else ""
     needed = f", which {NEEDED_BY[split]} needs: check --data_dir and --task_name{others}"
     raise UserError(f"there is no {' or '.join(paths)}{remedy or needed}")
 

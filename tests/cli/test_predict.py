@@ -539,6 +539,19 @@ def test_the_newest_export_is_taken(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"PK\x03\x04" + bytes(100), "a.csv ... ZIP ... CSV"),
+        (b"\x1f\x8b\x08" + bytes(9), "a.csv ... compressed"),
+    ],
+)
+def test_a_file_that_is_no_text(content, message, classifier, run_main, tmp_path):
+    (tmp_path / "a.csv").write_bytes(content)
+    with refuses(message):
+        run_main(predict, saved_model=classifier, input_file=tmp_path / "a.csv")
+
+
+@pytest.mark.parametrize(
     ("flags", "message"),
     [
         ({"input_file": "."}, "--input_file=."),

@@ -153,6 +153,13 @@ def test_processes_share_a_port(tmp_path):
     assert server.returncode == 0
 
 
+def test_a_port_that_there_is_not(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["serve", "--model=none", "--port=70000"])
+    with pytest.raises(SystemExit):
+        serve.main()
+    assert "--port=70000" in capsys.readouterr().err
+
+
 @pytest.mark.long
 def test_a_model_that_is_not_there():
     done = subprocess.run(

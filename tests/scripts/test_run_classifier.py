@@ -556,7 +556,13 @@ def test_records_are_shuffled_and_batched_as_the_flags_say(run_main, flags, monk
 
     monkeypatch.setattr(input_pipeline, "train_batches", spy)
     monkeypatch.setattr(classification, "num_sorted", lambda *_: 8)
-    values = {"do_eval": False, "do_predict": False, "train_step": 1, "warmup_step": 1}
+    values = {
+        "do_eval": False,
+        "do_predict": False,
+        "train_step": 1,
+        "warmup_step": 1,
+        "learning_rate": 0.2,
+    }
     values |= {"shuffle_buffer_size": 7, "length_buckets": "29,31"}
     run_main(run_classifier, **flags | values)
     assert given == [(7, (29, 31, 64), True)] and widths == {29, 31, 64}
@@ -564,7 +570,7 @@ def test_records_are_shuffled_and_batched_as_the_flags_say(run_main, flags, monk
     assert_says(out, "Warning ... 8")
     assert "--shuffle_buffer_size=7, so batches" in out and "give --shuffle_buffer_size=8." in out
     assert_says(out, "Warning ... --shuffle_buffer_size=7")
-    assert_says(out, "Warning ... 1")
+    assert_says(out, "Warning ... 1", "Warning ... --learning_rate=0.2")
 
 
 def test_constants_of_the_optimizer(run_main, flags, tmp_path):
