@@ -44,9 +44,9 @@ def main(given):
     from albert_tf.cli import model_flags, training_flags
     from albert_tf.tasks import known
 
-    model = model_flags.of_run(given)
-    data = known.data_set(model.settings, model_flags.text_input([model]))
-    training_flags.fine_tune(data, model, record_flags={}, do_eval=given.do_eval)
+    models = model_flags.of_fine_tuning(given)
+    data = known.data_set(models[0].settings, model_flags.text_input(models))
+    training_flags.fine_tune(data, models, record_flags={}, do_eval=given.do_eval)
 
 
 def run():

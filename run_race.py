@@ -59,16 +59,16 @@ def main(given):
     from albert_tf.cli import model_flags, training_flags
     from albert_tf.tasks import race
 
-    model = model_flags.of_run(given)
-    settings = model.settings
+    models = model_flags.of_fine_tuning(given)
+    settings = models[0].settings
     options.check_race_lengths(settings.max_seq_length, settings.max_qa_length)
     levels = ("middle",) * given.middle_only or ("high",) * given.high_only or race.LEVELS
     if given.do_train:
         choices = race.count_options(given.data_dir, levels)
     else:
-        choices = race.trained_options(given.output_dir, given.init_checkpoint)
+        choices = race.trained_options(given.output_dir, given.init_checkpoint, given.ensemble_dirs)
     task = race.RaceTask(
-        model_flags.text_input([model]), settings.max_qa_length, settings.dropout_prob, choices
+        model_flags.text_input(models), settings.max_qa_length, settings.dropout_prob, choices
     )
     data = race.RaceData(
         task,
@@ -79,10 +79,10 @@ def main(given):
         record_files={split: given.get(flag) for split, flag in RECORD_FLAGS.items()},
     )
     if given.do_train:
-        warn_of_version(settings, model.config)
+        warn_of_version(settings, models[0].config)
     training_flags.fine_tune(
         data,
-        model,
+        models,
         record_flags=RECORD_FLAGS,
         do_eval=given.do_eval,
         keep_checkpoint_max=given.num_keep_checkpoint,

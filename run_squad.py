@@ -46,23 +46,17 @@ def main(given):
         check_lengths(given)
     flag_groups.check_run(given, "export_dir")
 
-    from albert_tf.checkpoints import run_directory, source
+    from albert_tf.checkpoints import run_directory
     from albert_tf.cli import model_flags, training_flags
     from albert_tf.tasks.squad import squad
     from albert_tf.training import finetuning
 
-    directory, prefixes = run_directory.RunDirectory(given.output_dir), []
-    if given.ensemble_dirs:
-        trained = map(run_directory.RunDirectory, given.ensemble_dirs)
-        prefixes = [each.trained_or(None) for each in trained]
-    elif not given.do_train:
+    directory = run_directory.RunDirectory(given.output_dir)
+    prefixes = model_flags.members_of(given)
+    if not (prefixes or given.do_train):
         prefixes = [directory.trained_or(given.init_checkpoint)]
     version, fact = squad.choose_version(prefixes, given.train_file, given.version_2_with_negative)
-    facts = {"version_2_with_negative": fact}
-    if given.ensemble_dirs:
-        models = model_flags.of_ensemble(given, map(source.find, prefixes), facts)
-    else:
-        models = [model_flags.of_run(given, **facts)]
+    models = model_flags.of_fine_tuning(given, version_2_with_negative=fact)
     settings = models[0].settings
     check_lengths(settings)
     text = model_flags.text_input(models)
@@ -77,17 +71,15 @@ def main(given):
             len(data.train_examples), settings.train_batch_size, given.num_train_epochs
         )
     can_evaluate = given.do_predict and data.is_labelled and not given.ensemble_dirs
-    members = [(model.config, prefix) for model, prefix in zip(models, prefixes, strict=False)]
     training_flags.fine_tune(
         data,
-        models[0],
+        models,
         record_flags=RECORD_FLAGS,
         do_eval=can_evaluate and bool(given.do_train or directory.trained),
         train_steps=steps,
         warmup_steps=int(steps * given.warmup_proportion),
         keep_checkpoint_max=KEEP_CHECKPOINTS,
         eval_batch_size=given.predict_batch_size,
-        ensemble=tuple(members) if given.ensemble_dirs else (),
     )
 
 

@@ -540,6 +540,11 @@ class FineTunedModel(Options, heading="Model and text"):
         "to the weights.")
     vocab_file: str | None = option(None, path="file", on_record="equal", help=
         "WordPiece vocabulary, for models without a SentencePiece model.")
+    ensemble_dirs: list = option((), path="directory",
+        read_by="!do_train !export_dir task_name!=multi_label", help=
+        "Comma-separated directories of trained runs that are evaluated or predict together: their "
+        "outputs are averaged. Each directory contains its albert_config.json. Replaces "
+        "--albert_config_file and --init_checkpoint.")
     init_checkpoint: str | None = option(None, path="checkpoint",
         read_by="~!ensemble_dirs", on_record="start", help=
         "Encoder weights to start from: a prefix, its .index file, a directory, model.safetensors "
@@ -619,7 +624,8 @@ class FineTuning(Loop, Export, FineTuningUpdates, FineTunedModel, FineTuningWork
 
     Args:
         num_trials: int, number of runs, each with its own seed.
-        ensemble: tuple of (AlbertConfig, prefix of a checkpoint), to predict with together.
+        ensemble: tuple of (AlbertConfig, prefix of a checkpoint), to evaluate and predict with
+            together.
     """
 
     start_warmup_step: int = 0
@@ -753,10 +759,6 @@ class Squad(Options, heading="Questions and answers"):
         read_by="version_2_with_negative=true", help=
         "Version 2: a question gets an answer only if its no-answer logit is below this. By "
         "default it is tuned if --predict_file has answers; otherwise the one tuned last is used.")
-    ensemble_dirs: list = option((), path="directory", read_by="!do_train !export_dir", help=
-        "Comma-separated directories of trained runs that predict together: their scores are "
-        "averaged. Each directory contains its albert_config.json. Replaces --albert_config_file "
-        "and --init_checkpoint.")
     doc_stride: int = option(128, "Pieces between the starts of two windows of a paragraph.",
         on_record="equal", fits="max_seq_length")
     max_query_length: int = option(64, low=1, on_record="equal", help=

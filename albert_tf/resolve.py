@@ -276,7 +276,10 @@ def agreed(rows, typed, all_facts):
             first = merged.setdefault(name, fact)
             rule = rows[name].columns["on_record"] if name in rows else "free"
             decides = rule == "equal" or (rule == "follow" and name not in typed)
-            if not decides or not contradictions({name: first.key or first.value}, {name: fact}):
+            if not decides:
+                continue
+            ours = first.value if first.key is None else first.key
+            if not contradictions({name: ours}, {name: fact}):
                 continue
             remedy = "models of an ensemble must agree" if rule == "equal" else f"give --{name}"
             raise UserError(

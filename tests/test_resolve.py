@@ -61,7 +61,10 @@ def meeting(rows, row, seen=()):
     typed = {}
     for condition in (row.columns["read_by"] or "").split():
         name, is_about_value, values = condition.strip("~").split("|")[0].partition("=")
-        if name not in rows or name.startswith("!") or name in seen:
+        excluded = name.removeprefix("!")
+        if name != excluded and excluded in rows and rows[excluded].default is True:
+            typed[excluded] = False
+        if name not in rows or name in seen:
             continue
         if is_about_value:
             negated, wanted = name.endswith("!"), values.split(",")[0]
@@ -128,6 +131,7 @@ def test_an_option_that_is_not_read(rows, row):
                 typed[name.strip("!")] = False if values == "true" else bad
             elif name.startswith("!"):
                 name = name.strip("!")
+                typed |= meeting(rows, rows[name], (row.name,))
                 typed[name] = True if options.KINDS[name] is bool else values_of(rows[name])[0]
             else:
                 typed[name] = False if options.KINDS[name] is bool else None

@@ -153,18 +153,28 @@ def check_length(length, config, path):
         )
 
 
-def of_ensemble(given, sources, more):
-    """The Models that predict together on the same windows of text, each with its own config.
+def members_of(given):
+    """Prefixes of the checkpoints in --ensemble_dirs: list of str.
+
+    Raises:
+        UserError: a directory has none.
+    """
+    return [RunDirectory(each).trained_or(None) for each in given.ensemble_dirs]
+
+
+def of_fine_tuning(given, **more):
+    """The Models of a fine-tuning: one, or those of --ensemble_dirs, each with its own config.
 
     Args:
         given: resolve.Resolved, of flags alone.
-        sources: iterable of source.Source.
-        more: dict of name -> resolve.Fact, further facts.
+        **more: resolve.Fact, further facts by name.
 
     Raises:
         UserError: two of them were trained with different settings, or a flag contradicts them.
     """
-    typed, sources = given.typed(), list(sources)
+    if not given.ensemble_dirs:
+        return [of_run(given, **more)]
+    typed, sources = given.typed(), [*map(source.find, members_of(given))]
     found = [_facts(each, source.USE, given) for each in sources]
     for facts in found:
         facts.pop("albert_config_file", None)

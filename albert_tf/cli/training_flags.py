@@ -247,12 +247,13 @@ def check_records(model, tokenizer):
 # --- Fine-tuning ---------------------------------------------------------------------------------
 
 
-def fine_tune(data, model, *, record_flags, do_eval, **values):
+def fine_tune(data, models, *, record_flags, do_eval, **values):
     """Trains, evaluates, predicts and exports as the settings say.
 
     Args:
         data: tasks.base.DataSet.
-        model: model_flags.Model.
+        models: list of model_flags.Model, which are evaluated or predict together; a training has
+            one.
         record_flags: dict of split -> name of the flag for the file of its records.
         do_eval: bool, whether to evaluate.
         **values: values that are not flags, and replacements for settings, as in `options_of`; by
@@ -261,7 +262,8 @@ def fine_tune(data, model, *, record_flags, do_eval, **values):
     Raises:
         UserError: the model was trained for other labels, or an output cannot be written.
     """
-    settings, kind = model.settings, data.task.kind
+    model, kind = models[0], data.task.kind
+    settings = model.settings
     if kind:
         wrong = resolve.contradictions({"labels": kind.labels}, settings.facts)
         if wrong:
@@ -292,6 +294,8 @@ def fine_tune(data, model, *, record_flags, do_eval, **values):
         values["init_checkpoint"] = settings.init_checkpoint or settings.albert_hub_module_handle
     if not do_eval:  # another process may evaluate later, and until then all checkpoints stay
         values["keep_checkpoint_max"] = None
+    if settings.ensemble_dirs:
+        values["ensemble"] = tuple((each.config, each.source.checkpoint) for each in models)
     tokenizer = data.task.text.tokenizer
     made = options_of(options.FineTuning, model, tokenizer, do_eval=do_eval, **values)
     if settings.do_train and do_eval and made.save_checkpoints_steps >= made.train_steps:

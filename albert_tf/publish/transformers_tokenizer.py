@@ -23,14 +23,15 @@ _Piece = ModelProto.Piece
 _Trainer = ModelProto.Trainer
 _PADDING = ("<pad>", "[PAD]")
 _NEVER_IN_TEXT = (_Piece.CONTROL, _Piece.UNKNOWN, _Piece.BYTE)
-_NO_CHARACTER = "\ufdd0"  # Unicode guarantees that it never is one
+_NO_CHARACTER, _NO_OTHER_CHARACTER = "\ufdd0", "\ufdd1"  # Unicode guarantees that they never are
+_FOLDED = {"ς": "σ", "\u0345": "ι"}  # what case folding changes of small letters
 _LETTER = r"[\p{Lu}\p{Ll}\p{Lt}]"
 _IGNORED = r"[\p{Mn}\p{Me}\p{Cf}\p{Lm}\p{Sk}'’.:·]"  # between a letter and its neighbours
 # Python's lower-casing: the last sigma of a word has a form of its own.
 _LOWERED = (
     {
         "type": "Replace",
-        "pattern": {"Regex": f"(?<={_LETTER}|{_LETTER}{_IGNORED})Σ(?!{_IGNORED}*{_LETTER})"},
+        "pattern": {"Regex": rf"{_LETTER}{_IGNORED}*\KΣ(?!{_IGNORED}*{_LETTER})"},
         "content": "ς",
     },
     {"type": "Lowercase"},
@@ -107,35 +108,58 @@ def _sentencepiece_normalizers(proto, settings):
         steps.append(_replace(unicodedata.combining, ""))
     # transformers drops the marks after a letter that a table changes, so no letter may be left to
     # a table that folds case.
-    if settings.do_lower_case or proto.normalizer_spec.name.endswith("_cf"):
+    folds = proto.normalizer_spec.name.endswith("_cf")
+    folds_in_table = folds and not settings.do_lower_case
+    if folds_in_table:  # which leaves an I with a dot above as it is
+        steps.append(_replace_text("I" + clean_up.DOT_ABOVE, _NO_OTHER_CHARACTER))
+    if settings.do_lower_case or folds_in_table:
         steps += _LOWERED
     charsmap = base64.b64encode(proto.normalizer_spec.precompiled_charsmap).decode("ascii")
     if charsmap:
         # The table composes letters and marks, but transformers applies it to single characters.
-        # Unlike NFC, it does not look beyond a mark, such as a vowel sign of Arabic.
-        before = f"{_marks_that_stay()}\\K(?={_character_class(unicodedata.combining)})"
         steps += [
-            _replace_match(before, _NO_CHARACTER),
+            _replace_match(_before_marks_that_stay(), _NO_CHARACTER),
             {"type": "NFC"},
-            {"type": "Replace", "pattern": {"String": _NO_CHARACTER}, "content": ""},
+            _replace_text(_NO_CHARACTER, ""),
+            *(_replace_text(*pair) for pair in _FOLDED.items() if folds),
             {"type": "Precompiled", "precompiled_charsmap": charsmap},
         ]
+    if folds_in_table:
+        steps.append(_replace_text(_NO_OTHER_CHARACTER, "\u0130"))
+    # Without a table that makes a space of it, the mark of a space may stand in the text. A word
+    # that begins with it gets another one, which Metaspace then leaves out.
+    if not proto.normalizer_spec.name.startswith("nmt_"):
+        steps.append(_replace_match(rf"(?<!\S){WORD_START}", 2 * WORD_START))
     return steps
 
 
-def _marks_that_stay():
-    """The marks that form no character with the letter before them, for regular expressions."""
-    forms = (unicodedata.decomposition(chr(code)) for code in range(sys.maxunicode + 1))
-    parts = [form.split() for form in forms if form and not form.startswith("<")]
-    composed = {chr(int(second, 16)) for _, *rest in parts for second in rest}
-    return _character_class(lambda char: unicodedata.combining(char) and char not in composed)
+def _before_marks_that_stay():
+    """Finds where a table stops to compose a letter with its marks: a regular expression.
+
+    NFC looks beyond a mark that forms no character with the letter, such as the dot below an f. A
+    table does not.
+    """
+    letters = {}  # marks -> letters that form a character with them
+    for char in map(chr, range(sys.maxunicode + 1)):
+        letter, *marks = unicodedata.normalize("NFD", char)
+        is_composed = marks and unicodedata.normalize("NFC", char) == char
+        if is_composed and unicodedata.combining(marks[-1]):
+            letters.setdefault("".join(marks), set()).add(letter)
+    inner = {char for marks in letters for char in marks}
+    mark = _character_class(unicodedata.combining)
+    other = _character_class(lambda char: not (unicodedata.combining(char) or char in inner))
+    composed = [
+        _class_of(map(ord, letters[marks])) + marks
+        for marks in sorted(letters, key=len, reverse=True)
+    ]
+    return f"(?=.{{1,2}}{mark})(?>{'|'.join([*composed, other])})\\K(?={mark})"
 
 
 def _lowered_apart(language):
     """`clean_up.lower_apart`: the letters themselves become small by the step after these."""
     between, above = clean_up.mark_classes()
     accented = [
-        {"type": "Replace", "pattern": {"String": letter}, "content": lowered}
+        _replace_text(letter, lowered)
         for letter, lowered in clean_up.APART_WITH_ACCENT[language].items()
     ]
     dot = clean_up.DOT_ABOVE
@@ -150,10 +174,20 @@ def _lowered_apart(language):
 
 
 def _control_split(proto):
-    """Splits text that looks like a control piece, so that it does not become one."""
-    pieces = [p.piece for p in proto.pieces if p.type in _NEVER_IN_TEXT and len(p.piece) > 1]
-    pattern = "|".join(f"{re.escape(p[0])}(?={re.escape(p[1:])})" for p in pieces)
-    return _split(pattern or "(?!)", "MergedWithPrevious")
+    """Splits text that looks like a control piece, so that it does not become one.
+
+    The split must not change anything else, so no piece goes across it, and the characters on both
+    sides are not unknown, since unknown characters in a row are one piece.
+    """
+    pieces = {p.piece for p in proto.pieces if p.type not in _NEVER_IN_TEXT}
+    across = {piece[i : i + 2] for piece in pieces for i in range(len(piece) - 1)}
+    patterns = []
+    for piece in (p.piece for p in proto.pieces if p.type in _NEVER_IN_TEXT and len(p.piece) > 1):
+        pairs = {i: piece[i - 1 : i + 1] for i in range(1, len(piece))}
+        split = [i for i, pair in pairs.items() if pair not in across and pieces & {*pair}]
+        start, end = piece[: (split or [1])[0]], piece[(split or [1])[0] :]
+        patterns.append(f"{re.escape(start)}(?={re.escape(end)})")
+    return _split("|".join(patterns) or "(?!)", "MergedWithPrevious")
 
 
 def _score(piece):
@@ -299,6 +333,10 @@ def _replace(is_replaced, content):
     return _replace_match(_character_class(is_replaced), content)
 
 
+def _replace_text(text, content):
+    return {"type": "Replace", "pattern": {"String": text}, "content": content}
+
+
 def _replace_match(pattern, content):
     return {"type": "Replace", "pattern": {"Regex": pattern}, "content": content}
 
@@ -306,6 +344,11 @@ def _replace_match(pattern, content):
 def _character_class(is_member):
     """The characters for which a function of one is true, as a class of a regular expression."""
     codes = (code for code in range(sys.maxunicode + 1) if not 0xD800 <= code < 0xE000)
-    members = [code for code in codes if is_member(chr(code))]
+    return _class_of(code for code in codes if is_member(chr(code)))
+
+
+def _class_of(codes):
+    """A class of a regular expression that has some code points."""
+    members = sorted(codes)
     ranges = np.split(members, np.flatnonzero(np.diff(members) > 1) + 1)
     return "[" + "".join(rf"\x{{{part[0]:x}}}-\x{{{part[-1]:x}}}" for part in ranges) + "]"

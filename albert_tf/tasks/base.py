@@ -20,7 +20,7 @@ from albert_tf.records import feature_cache, input_pipeline, schemas
 from albert_tf.tasks import data_report
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training import evaluation
-from albert_tf.training.splits_and_results import Evaluation, RecordFiles, Split
+from albert_tf.training.splits_and_results import Evaluation, Predicted, RecordFiles, Split
 
 _NUMBER = re.compile(r"\d*\.?\d+(e-?\d+)?")
 _TOGETHER = 1000  # examples whose features are in memory at a time
@@ -433,9 +433,28 @@ class DataSet:
             splits[suffix] = Split(input_pipeline.load_arrays(path, schema), examples)
         return splits
 
+    def combined(self, members):
+        """The models of an ensemble as one, whose outputs are the means of theirs.
+
+        Args:
+            members: list of Predicted.
+
+        Returns:
+            Predicted.
+        """
+        if len(members) == 1:
+            return members[0]
+        prefixes, steps, outputs, sources = zip(*members, strict=True)
+        means = {
+            key: {name: np.mean([each[key][name] for each in outputs], axis=0) for name in found}
+            for key, found in outputs[0].items()
+        }
+        steps = " and ".join(map(str, steps))
+        return Predicted(", ".join(prefixes), steps, means, " and ".join(sources))
+
     def write_predictions(self, splits, members, batch_size):
-        """Writes the predictions of the only member, and prints their metrics."""
-        (member,) = members
+        """Writes the predictions, and prints their metrics."""
+        member = self.combined(members)
         for suffix, split in splits.items():
             warning = self.task.warning(split, member.outputs[suffix])
             if warning:

@@ -558,5 +558,5 @@ class NerData(base.DataSet):
         super().write_predictions(splits, members, batch_size)
         split = splits[""]
         if self.labels_of_test and split.content.has_labels:
-            found = self.task.predicted_labels(split, members[0].outputs[""])
+            found = self.task.predicted_labels(split, self.combined(members).outputs[""])
             print(tag_schemes.report(true_labels(split.content), found, self.task.scheme))

@@ -167,14 +167,18 @@ def count_options(data_dir, levels=LEVELS):
     return min(max(counts), MOST_OPTIONS)
 
 
-def trained_options(output_dir, checkpoint=None):
+def trained_options(output_dir, checkpoint=None, ensemble=()):
     """The number of options of a trained model: int; that of RACE if it is not known.
 
     Args:
         output_dir: str, the run's directory.
         checkpoint: str or None, a model from elsewhere, which is used if the directory has none.
+        ensemble: list of str, directories of models that take the place of both.
     """
-    folders = [output_dir, *([run_directory.directory_of(checkpoint)] if checkpoint else [])]
+    folders = [*ensemble] or [
+        output_dir,
+        *([run_directory.directory_of(checkpoint)] if checkpoint else []),
+    ]
     kinds = [run_directory.RunDirectory(folder).task for folder in folders]
     return next((len(kind.labels) for kind in kinds if kind and kind.labels), NUM_OPTIONS)
 

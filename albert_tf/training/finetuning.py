@@ -53,6 +53,8 @@ def fine_tune(data, config, options, strategy):
         run = None
         if options.num_trials > 1:
             _run_trials(data, config, options, strategy)
+        elif options.ensemble and options.do_eval:
+            _evaluate_together(data, options, strategy)
         elif options.do_train or options.do_eval:
             run = train_and_evaluate(data, config, options, strategy)
         if options.export_dir or (options.do_predict and not options.ensemble):
@@ -268,16 +270,35 @@ def _say_data(records, task):
 
 def _predict(data, models, options, strategy, run):
     """Predicts with (config, prefix) of some models; `run` is that of the training, or None."""
-    task, splits, members = data.task, data.prediction_splits(), []
-    for member_config, prefix in models:
+    splits, size = data.prediction_splits(), options.predict_batch_size
+    members = _predicted(data.task, splits, models, size, options, strategy, run)
+    data.write_predictions(splits, members, size)
+
+
+def _evaluate_together(data, options, strategy):
+    """Evaluates an ensemble on the development set, and prints its metrics."""
+    splits, size = data.evaluation_splits(), options.eval_batch_size
+    members = _predicted(data.task, splits, options.ensemble, size, options, strategy)
+    found = data.evaluate(splits, data.combined(members).outputs, size)
+    for warning in filter(None, found.warnings):
+        print(f"Warning: {warning}")
+    text = "\n".join(evaluation.sorted_lines(found.metrics)) + "\n"
+    evaluation.add(options.output_dir, text)
+    print(f"{len(members)} models together:\n{text}", end="")
+
+
+def _predicted(task, splits, models, batch_size, options, strategy, run=None):
+    """The outputs of each of the models: list of Predicted."""
+    members = []
+    for config, prefix in models:
         if run is None or options.ensemble:
-            run = make_run(task, member_config, strategy, options)
+            run = make_run(task, config, strategy, options)
         run.load_weights_and_step(prefix)
         source = evaluation.describe(prefix, task.key_metric)
         print(f"Predicting with {source}")
-        outputs = model_outputs(run, task, splits, options.predict_batch_size)
+        outputs = model_outputs(run, task, splits, batch_size)
         members.append(Predicted(prefix, run.step, outputs, source))
-    data.write_predictions(splits, members, options.predict_batch_size)
+    return members
 
 
 def _export(task, config, options, prefix):

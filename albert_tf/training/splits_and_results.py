@@ -52,11 +52,11 @@ class Evaluation(NamedTuple):
 
 
 class Predicted(NamedTuple):
-    """Outputs of one checkpoint.
+    """Outputs of one checkpoint, or of an ensemble.
 
     Attributes:
-        prefix: str, the checkpoint.
-        step: int, updates it was trained for.
+        prefix: str, the checkpoint, or several with commas between them.
+        step: int, updates it was trained for; str of the numbers of an ensemble.
         outputs: dict from the key of a split to dict of numpy arrays [n, ...].
         source: str, the checkpoint, its step and metric, for messages.
     """

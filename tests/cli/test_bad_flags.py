@@ -215,6 +215,8 @@ MISTAKES_OF = {  # script -> rows of words and a part of the answer
         ),
         ((*TRAIN, *FRESH, "--data_dir={here}", "--dropout_prob=1"), "--dropout_prob"),
         ((*PREDICT, "--data_dir={here}", "--nodo_train"), "/ou"),
+        ((*PREDICT, "--data_dir={here}", "--ensemble_dirs=a,b"), "--ensemble_dirs ... --do_train"),
+        ((*PREDICT, "--data_dir={here}", "--nodo_train", "--ensemble_dirs=a,b"), "_dirs=a"),
         ((*PREDICT, "--data_dir={here}", "--seed=-1"), "--seed ... 0 ... -1"),
     ],
     "run_squad": [

@@ -60,6 +60,7 @@ def test_the_scripts_take_the_flags_of_each_row(tmp_path, table, scale):
 
 def test_parameters_at_the_scale_of_the_paper(tmp_path):
     found = rows_of(command(tmp_path, "--table=1", "--scale=paper"))
+    assert found["bert-base"] == (109081344, "108 (million)")
     assert found["albert-base"] == (11683584, "12 (million)")
     assert found["albert-xxlarge"] == (222595584, "235 (million)")
     assert found["bert-large"] == (334607360, "334 (million)")

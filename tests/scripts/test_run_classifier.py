@@ -189,6 +189,25 @@ def test_predict_alone_uses_the_best_and_else_the_newest(
 
 
 @pytest.mark.long
+def test_an_ensemble_has_the_mean_of_the_outputs_of_its_models(run_main, flags, trained, tmp_path):
+    other, both = tmp_path / "second", tmp_path / "both"
+    run_main(run_classifier, **flags | {"output_dir": other, "learning_rate": 0.1})
+    given = {name: flags[name] for name in ("data_dir", "task_name")} | {"do_predict": True}
+    given |= {"do_eval": True, "ensemble_dirs": f"{trained},{other}", "output_dir": both}
+    run_main(run_classifier, **given)
+    found = [
+        np.array(table(folder / "test_results.tsv"), float) for folder in (trained, other, both)
+    ]
+    mean = np.sqrt(found[0] * found[1])  # of logits
+    np.testing.assert_allclose(found[2], mean / mean.sum(axis=1, keepdims=True), atol=1e-6)
+    assert not np.allclose(found[0], found[2], atol=1e-4)
+    assert 0 <= values_of((both / "eval_results.txt").read_text())["eval_accuracy"] <= 1
+    assert not list(both.glob("model.ckpt*"))
+    with refuses("--task_name=MRPC"):
+        run_main(run_classifier, **given | {"task_name": "MRPC"})
+
+
+@pytest.mark.long
 def test_a_best_checkpoint_that_is_gone_is_named_once(run_main, flags, trained, tmp_path, capsys):
     forget_evaluations(trained)
     run_main(run_classifier, **flags | PREDICT | {"export_dir": tmp_path / "exports"})

@@ -156,6 +156,27 @@ def test_predict_alone(run_main, flags, trained, capsys, tmp_path):
     assert (tmp_path / "mine.tf_record").exists()
 
 
+@pytest.mark.long
+def test_an_ensemble_has_the_mean_of_the_outputs_of_its_models(run_main, flags, trained, tmp_path):
+    other, both = tmp_path / "second", tmp_path / "both"
+    run_main(run_race, **flags | {"output_dir": other, "learning_rate": 0.1, "do_predict": True})
+    names = ("data_dir", "max_seq_length", "max_qa_length", "spm_model_file")
+    given = {name: flags[name] for name in names if name in flags} | {"do_train": False}
+    given |= {"do_eval": True, "do_predict": True, "ensemble_dirs": f"{trained},{other}"}
+    run_main(run_race, **given | {"output_dir": both})
+    found = [
+        np.array([[float(number) for number in row[4:]] for row in table(folder)[1:]])
+        for folder in (trained, other, both)
+    ]
+    mean = np.sqrt(found[0] * found[1])  # of logits
+    expected = mean / mean.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(found[2], expected, atol=1e-6)
+    assert np.abs(found[0] - found[2]).max() > 1e-5
+    results = values_of((both / "eval_results.txt").read_text())
+    assert 0 <= results["eval_accuracy"] <= 1 and "global_step" not in results
+    assert not list(both.glob("model.ckpt*"))
+
+
 def test_best_checkpoint_without_a_record_of_its_score(run_main, flags, trained):
     """The original writes no best_trial.txt for RACE; its best is evaluated before the others."""
     for name in ("best_trial.txt", "eval_results.txt"):

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tasks share: the warning of a collapse, and the mean of batches."""
+"""What tasks share: the warning of a collapse, the mean of batches, ensembles."""
 
 import numpy as np
 import pytest
 
-from albert_tf.tasks.base import Task, mean_over_batches
+from albert_tf.tasks.base import DataSet, Task, mean_over_batches
+from albert_tf.training.splits_and_results import Predicted
 from tests.errors import assert_says
 
 
@@ -22,3 +23,15 @@ def test_collapse_warning():
 def test_loss_of_the_results_is_the_mean_of_batch_means():
     losses = np.array([1.0, 2.0, 3.0, 10.0, 20.0])
     assert mean_over_batches(losses, 2) == pytest.approx((1.5 + 6.5 + 20.0) / 3)
+
+
+def test_an_ensemble_has_the_mean_of_the_outputs():
+    def member(name, step, *values):
+        return Predicted(name, step, {"": {"logits": np.float32([values])}}, f"{name} of {step}")
+
+    data = DataSet(Task(), "", "", "")
+    first, second = member("a", 1, 1.0, 4.0), member("b", 3, 3.0, -4.0)
+    assert data.combined([first]) is first
+    both = data.combined([first, second])
+    assert both.outputs[""]["logits"].tolist() == [[2.0, 0.0]]
+    assert both[0] == "a, b" and both.step == "1 and 3" and both.source == "a of 1 and b of 3"

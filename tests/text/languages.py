@@ -78,8 +78,14 @@ LANGUAGE_LINES = [
     "می\u200cخواهم ﻻ ½ １２ ﬁ \u00a8 a\u200bb",
     "x<url> <url>y [MASK] <0x41> ÅÅ 1,2 12,345",
 ]
-# Decomposed, the vowel sign comes before the hamza, which it separates from its letter.
-REORDERED = ["\u0623\u064f\u0648\u0644 \u0623\u064f\u0644\u0628\u0650\u062b"]
+# A mark separates the next one from its letter if it forms no character with it. Decomposed,
+# a vowel sign of Arabic comes before the hamza; then marks of Latin, Greek, Cyrillic and Sinhala.
+REORDERED = [
+    "\u0623\u064f\u0648\u0644 \u0623\u064f\u0644\u0628\u0650\u062b",
+    "s\u0330\u0341\u033e f\u0323\u0302 e\u0323\u0302\u0330 o\u0327\u0302\u0369 \u1ed9\u031b",
+    "\u03b1\u0313\u0323\u0301 \u0438\u0323 \u0dd9\u0dcf\u0dca\u0323 \u0dcf\u0323\u0dca",
+    "\u1f64\u03a3\u00bd \u03a3\u03a3 \u1f64\u0301\u03a3\u0345. \u0391\u03a3\u1f64",  # final sigmas
+]
 LANGUAGE_SETTINGS = [
     dict(zip(("do_lower_case", "strip_accents", "casing_language"), values, strict=True))
     for values in [
