@@ -51,6 +51,11 @@ def main(given):
         )
     inputs = files.expand_patterns(given.input_file, "input_file")
     outputs = schemas.expand_shards(given.output_file, given.num_output_shards)
+    if given.num_workers > len(outputs):
+        print(
+            f"--num_workers={given.num_workers}: one process writes each of {len(outputs)} files; "
+            "name more files, or --num_output_shards, to use them all."
+        )
     heldout = given.heldout_output_file
     heldout_outputs = schemas.expand_shards(heldout, flag="heldout_output_file") if heldout else []
     runner = beam_runner(given)

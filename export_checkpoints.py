@@ -40,7 +40,9 @@ def read_weights(given, config, checkpoint, new_tokenizer=None):
         checkpoint: str.
         new_tokenizer: FullTokenizer of --new_vocabulary; None to keep the pieces.
     """
-    from albert_tf.checkpoints import loading, name_table
+    import numpy as np
+
+    from albert_tf.checkpoints import loading, name_table, run_directory
     from albert_tf.cli import model_flags
     from albert_tf.model import heads
     from albert_tf.publish import vocabulary_change
@@ -60,6 +62,12 @@ def read_weights(given, config, checkpoint, new_tokenizer=None):
         print(f"  absent, so not written: {', '.join(report.missing)}")
     if report.unused_weights:
         print(f"  not of an ALBERT model, so left out: {', '.join(report.unused_weights)}")
+    task = run_directory.RunDirectory(os.path.dirname(checkpoint)).task
+    if task and task.scale:  # other readers know no scale
+        weights, bias = name_table.HEAD_NAMES["classifier"]
+        means, deviations = np.array(task.scale, np.float32)
+        tensors[weights] = tensors[weights] * deviations[:, np.newaxis]
+        tensors[bias] = tensors[bias] * deviations + means
     if change is None:
         return tensors
     print(
@@ -101,9 +109,12 @@ def task_files(checkpoint):
     names = (run_directory.TASK, multi_label.LabelThreshold.FILE)
     # It may be in run.json, as a flag of the training, which is not written.
     threshold = squad.threshold_of(folder)
-    return {name: files.read_text(folder.file(name)) for name in names} | {
-        run_directory.THRESHOLD: state.text(threshold) if threshold else ""
-    }
+    found = {name: files.read_text(folder.file(name)) for name in names}
+    if folder.task and folder.task.scale:  # the written head has it
+        count = len(folder.task.scale[0])
+        plain = dataclasses.replace(folder.task, scale=((0.0,) * count, (1.0,) * count))
+        found[run_directory.TASK] = state.text(plain)
+    return found | {run_directory.THRESHOLD: state.text(threshold) if threshold else ""}
 
 
 def export_checkpoint(given, config, checkpoint, new_tokenizer=None):
@@ -241,7 +252,7 @@ def main(given):
 
     config = source.Source(given.albert_directory).read_config()
     is_for_transformers = given.export_format == "hf"
-    path = os.path.join(given.albert_directory, given.checkpoint_name)
+    path = flag_groups.exported_checkpoint(given)
     checkpoint = source.find(path, takes_exports=not is_for_transformers).checkpoint
     export = export_to_transformers if is_for_transformers else export_checkpoint
     new_tokenizer = read_new_vocabulary(given, config) if given.new_vocabulary else None

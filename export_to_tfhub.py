@@ -36,7 +36,7 @@ def export_model(given, tokenizer):
     config = found.read_config()
     config.check_vocabulary(tokenizer)
     model = heads.PretrainingModel(config)
-    path = os.path.join(given.albert_directory, given.checkpoint_name)
+    path = flag_groups.exported_checkpoint(given)
     report = loading.load(path, name_table.named_variables(model))
     loading.check_fit(report)
     print(report)

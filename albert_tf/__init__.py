@@ -11,6 +11,7 @@ and parts that do not need TensorFlow do not load it.
 
 import importlib
 import os
+import re
 
 # TensorFlow's log lines would bury the output of scripts. Its errors are raised as exceptions too.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -43,7 +44,9 @@ def __getattr__(name):
     if name in _MODULES:
         return importlib.import_module(f"albert_tf.{_MODULES[name]}")
     if name not in _HOME:
-        raise AttributeError(f"module 'albert_tf' has no attribute {name!r}")
+        is_of_others = re.match("from_pretrained|pipeline|(TF)?(Auto|Albert)[A-Z]", name)
+        hint = ": albert_tf.load(path) gives a model with its tokenizer" if is_of_others else ""
+        raise AttributeError(f"module 'albert_tf' has no attribute {name!r}{hint}")
     return getattr(importlib.import_module(f"albert_tf.{_HOME[name]}"), name)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from absl import logging
 
-from albert_tf.errors import UserError, parse_json
+from albert_tf.errors import CalledElsewhere, UserError, parse_json
 
 CONFIG_FILE = "albert_config.json"
 LABELS_FILE = "labels.txt"  # next to it in an export: the names of the classes, one per line
@@ -91,6 +91,7 @@ class AlbertConfig:
     type_vocab_size: int = 2  # segments A and B
     initializer_range: float = 0.02  # standard deviation of the truncated normal
     parameter_sharing: str = "all"  # Table 4: all, attention, ffn, none
+    from_pretrained = CalledElsewhere("AlbertConfig.from_json_file(path)")  # no field
     unknown_keys: Mapping[str, object] = dataclasses.field(default_factory=dict, compare=False)
 
     def __post_init__(self):

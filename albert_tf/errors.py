@@ -43,6 +43,23 @@ class UserError(ValueError):
     """
 
 
+class CalledElsewhere:
+    """An attribute that other libraries have and this class lacks; the error names ours.
+
+    Args:
+        ours: str, what to write instead.
+    """
+
+    def __init__(self, ours):
+        self._ours = ours
+
+    def __set_name__(self, owner, name):
+        self._name = f"{owner.__name__} has no {name}"
+
+    def __get__(self, instance, owner=None):
+        raise AttributeError(f"{self._name}: write {self._ours}")
+
+
 def import_extra(module, feature):
     """Imports a module of a package that `pip install albert_tf` leaves out.
 

@@ -33,6 +33,7 @@ ON_DECODE_ERROR = ("stop", "skip")
 WORD_STARTS = ("original", "piece")
 SENTENCE_PAIRS = ("order", "next", "none")
 SCORE_METHODS = ("within_word_l2r", "original")
+LONG_TEXTS = ("head", "head_tail", "windows")  # what is read of them
 F1_UNITS = ("words", "characters")  # of answers
 EMBEDDINGS = ("pooled_output", "sequence_output")
 GLUE_TASKS = (
@@ -81,13 +82,70 @@ _CARD = (
 _KEEP_EVALUATED = "Number of evaluated checkpoints to keep in addition to the best; 0 for all."
 _PAIRS = "Number of pairs to use of each paradigm, such as 100 for a quick look; 0 for all."
 _METHOD = (
-    "Pieces to mask while a piece is scored. within_word_l2r: the piece and the later pieces of "
-    "its word; original: only the piece."
+    "Tokens to mask while a token is scored. within_word_l2r: the token and the later tokens of "
+    "its word; original: only the token."
 )
 _FEATURES = "TFRecord file for the {} features; in --output_dir by default."
 _RULES = {
     "at least": operator.ge, "at most": operator.le, "above": operator.gt, "below": operator.lt,
 }  # fmt: skip
+# Our names, in order of preference, of what other libraries call so. A command gets its first.
+_CALLED_ELSEWHERE = {
+    "num_train_epochs|train_step|num_train_steps": "epoch|epochs|num_epochs|n_epochs|max_epochs",
+    "train_step|num_train_steps|num_train_epochs": "steps|max_steps|train_steps|num_steps",
+    "warmup_step|num_warmup_steps|warmup_proportion": "warmup|warmup_steps|warmup_ratio",
+    "learning_rate": "lr|max_lr|peak_lr",
+    "train_batch_size|predict_batch_size": "batch|bs|batch_size|per_device_train_batch_size",
+    "eval_batch_size|predict_batch_size": "per_device_eval_batch_size|valid_batch_size",
+    "max_seq_length": "max_length|max_len|max_seq_len|seq_len|seq_length|block_size",
+    "init_checkpoint|model|albert_directory": (
+        "model|model_dir|model_name|model_path|model_name_or_path|pretrained_model|checkpoint|"
+        "init_checkpoint|bert_model|albert_directory"
+    ),
+    "albert_config_file": "config|config_file|config_name|bert_config_file",
+    "spm_model_file|vocab|vocab_file": "tokenizer|tokenizer_name|spm_model|spm_file|vocabulary",
+    "input_file|data_dir|train_file": (
+        "input|corpus|data|dataset|dataset_name|train_data|train_path|train_file|data_dir|file"
+    ),
+    "predict_file|eval_input_file|data_dir|input_file": (
+        "validation_file|eval_file|dev_file|eval_data|test_file|predict_file"
+    ),
+    "output_dir|output_file|export_path|model_prefix": (
+        "out|output|outdir|out_dir|save_dir|output_path|logging_dir"
+    ),
+    "text": "texts|sentence|sentences|input_text|prompt",
+    "fill_mask": "mask|masked_text",
+    "text_column": "text_column_name|sentence1_key",
+    "text_pair_column": "sentence2_key",
+    "label_column": "label_column_name|label|target|target_column",
+    "labels": "classes|label_list|num_labels|num_classes",
+    "task_name": "task",
+    "do_train": "train",
+    "do_eval": "eval|evaluate|do_valid",
+    "do_predict": "predict|test|do_test",
+    "weight_decay_rate": "weight_decay|wd",
+    "beta_1": "adam_beta1",
+    "beta_2": "adam_beta2",
+    "epsilon": "adam_epsilon",
+    "gradient_clip_norm": "max_grad_norm|clip_norm|grad_clip",
+    "save_checkpoints_steps": "save_steps|eval_steps",
+    "keep_checkpoint_max|num_keep_checkpoint": "save_total_limit",
+    "gradient_accumulation_steps": "grad_accum|accumulate_grad_batches",
+    "recompute": "gradient_checkpointing",
+    "dtype": "fp16|bf16|amp|precision|mixed_precision",
+    "optimizer": "optim",
+    "seed|random_seed": "random_state|random_seed|seed",
+    "num_gpus": "gpus|n_gpu|device|devices",
+    "num_workers": "num_proc|workers|jobs|threads|dataloader_num_workers",
+    "masked_lm_prob|masked_lm_budget": "mlm_prob|mlm_probability",
+    "do_lower_case": "lowercase|uncased",
+    "top_k": "topk",
+}
+_NAMES_HERE = {
+    theirs: ours.split("|")
+    for ours, text in _CALLED_ELSEWHERE.items()
+    for theirs in text.split("|")
+}
 KINDS: dict[str, type] = {}  # option of any group -> type of its value, without None
 OF_TRAINING: set[str] = set()  # options that only a training reads
 UNSET: dict = {}  # option that a record decides -> the value that it does not write: None or False
@@ -99,7 +157,7 @@ _SMALLEST_VOCABULARY = 5 + len(SPM_SYMBOLS) + 1  # with the special pieces, and 
 
 def option(
     default, help, *, low=None, high=None, above=None, below=None, or_zero=False, choices=None,
-    repeated=False, path=None, required=False, read_by=None, on_record="free",
+    repeated=False, path=None, required=False, read_by=None, on_record="free", fits=None,
 ):  # fmt: skip
     """Makes an option, a field of a group.
 
@@ -128,6 +186,8 @@ def option(
             run say. `equal`: it is as they say, and another typed value is an error; `follow`: it
             is as they say unless it is typed; `start`: a resumed run keeps it from its start;
             `free`: they do not matter.
+        fits: str, a limit of the default: a size of the model that it must not exceed, or another
+            option with which it shrinks in proportion if that does not fit.
     """
     limits = {"at least": low, "at most": high, "above": above, "below": below}
     metadata = {
@@ -140,6 +200,7 @@ def option(
         "required": required,
         "read_by": read_by,
         "on_record": on_record,
+        "fits": fits,
     }
     return dataclasses.field(default=default, metadata=metadata)
 
@@ -152,6 +213,18 @@ def options_of(group):
 def kind_of(field):
     """Type of an option's value, without None."""
     return field.type.__args__[0] if isinstance(field.type, types.UnionType) else field.type
+
+
+def name_here(name, known):
+    """The flag of a command that a user may mean by another name: str, or None.
+
+    Args:
+        name: str, as typed, such as "epochs" or "learning-rate".
+        known: sequence of str, the flags of the command.
+    """
+    name = name.lower().replace("-", "_")
+    meant = [name, *_NAMES_HERE.get(name, ()), *difflib.get_close_matches(name, known, 1, 0.7)]
+    return next((ours for ours in meant if ours in known), None)
 
 
 def check(field, value):
@@ -239,13 +312,13 @@ def check_task_name(name, shown=None, others=()):
 
 
 def check_pair_length(max_seq_length):
-    """Raises UserError if a sequence is too short for one piece of each of two texts."""
+    """Raises UserError if a sequence is too short for one token of each of two texts."""
     if max_seq_length < NUM_SPECIALS + 2:
         raise UserError(f"--max_seq_length={max_seq_length}: must be at least {NUM_SPECIALS + 2}")
 
 
 def check_race_lengths(max_seq_length, max_qa_length):
-    """Raises UserError if question and option, or the passage, may get no room for a piece."""
+    """Raises UserError if question and option, or the passage, may get no room for a token."""
     longest = max_seq_length - NUM_SPECIALS - 1
     if not 1 <= max_qa_length <= longest:
         raise UserError(
@@ -260,7 +333,7 @@ def check_windows(max_seq_length, doc_stride):
     if widest < 1:
         raise UserError(
             f"--max_seq_length={max_seq_length} leaves no room: a sequence holds "
-            f"{NUM_SPECIALS} special pieces, the question and a window of the paragraph"
+            f"{NUM_SPECIALS} special tokens, the question and a window of the paragraph"
         )
     if not 1 <= doc_stride <= widest:
         raise UserError(
@@ -482,7 +555,9 @@ class FineTunedModel(Options, heading="Model and text"):
         "Local directory of a hub module, of TensorFlow 1 or 2, instead of "
         "--albert_config_file, --init_checkpoint, --spm_model_file, --vocab_file and "
         "--do_lower_case.")
-    max_seq_length: int = option(512, "Maximum length of a sequence, in pieces.", on_record="equal")
+    max_seq_length: int = option(512, on_record="equal", fits="max_position_embeddings", help=
+        "Maximum length of a sequence, in tokens. If the model has fewer positions, the default is "
+        "their number.")
     do_lower_case: bool = option(True, "Lower-case the text, as the released models need.",
         on_record="equal")
     strip_accents: bool = option(True, _STRIP_ACCENTS, on_record="equal")
@@ -593,12 +668,20 @@ class ClassifierData(Options, heading="Task and data"):
         read_by="!regression task_name=tsv,multi_label,ner", on_record="equal")
     skip_other_labels: bool = option(False, read_by=f"labels {_OF_TEXTS}", help=
         "tsv: leave out the rows with a label that is not among --labels, and count them.")
-    regression: bool = option(False, "tsv: the labels are numbers to predict.",
+    regression: bool = option(False, help=
+        "tsv: the labels are numbers to predict, of one column or of several, separated by commas.",
         read_by="task_name=tsv", on_record="equal")
     multi_label: bool = option(False, read_by=_OF_TEXTS, on_record="equal", help=
         "tsv: a text can have several labels. They stand in --label_column, separated by |, ; or , "
         "or as a list; or --label_column names a column of 0 and 1 for each label, separated by "
         "commas.")
+    long_texts: str = option("head", choices=LONG_TEXTS, read_by=_OF_TEXTS, on_record="equal", help=
+        "tsv: what is read of texts longer than --max_seq_length. head: the beginning; head_tail: "
+        "the beginning and the end; windows: up to --max_windows parts, one after another, whose "
+        "logits are averaged.")
+    max_windows: int = option(4, low=2, high=64, on_record="equal",
+        read_by=f"long_texts=windows {_OF_TEXTS}", help=
+        "With --long_texts=windows: the largest number of parts of a text.")
     num_trials: int = option(1, low=1, read_by="do_train do_eval task_name!=multi_label", help=
         "Number of runs, each with its own seed and folder; the best is kept. The paper reports "
         "the median of five.")
@@ -618,7 +701,7 @@ class ClassifierData(Options, heading="Task and data"):
 class ClassifierSteps(FineTuningSteps, heading="Training and evaluation"):
     """The length of training, and which checkpoints to keep."""
 
-    keep_checkpoint_max: int = option(5, _KEEP_EVALUATED, low=0)
+    keep_checkpoint_max: int = option(5, _KEEP_EVALUATED, low=0, read_by="~do_eval")
 
 
 # === run_race.py =================================================================================
@@ -628,15 +711,19 @@ class Race(Options, heading="Task and data"):
     """Questions of RACE, and the files of their features."""
 
     data_dir: str | None = option(None, path="directory", required=True, help=
-        "Directory that contains the folder RACE.")
+        "Directory that contains the folder RACE, or tables with a question in each row: "
+        "train.jsonl, dev.jsonl and test.jsonl, or .csv, .tsv or .json.")
     task_name: str = option("race", "Always race.", choices=("race",), on_record="equal")
-    train_file: str | None = option(None, _FEATURES.format("training"), path="output")
-    eval_file: str | None = option(None, _FEATURES.format("development"), path="output")
-    predict_file: str | None = option(None, _FEATURES.format("test"), path="output")
+    train_file: str | None = option(None, _FEATURES.format("training"), path="output",
+        read_by="~do_train")
+    eval_file: str | None = option(None, _FEATURES.format("development"), path="output",
+        read_by="~do_eval")
+    predict_file: str | None = option(None, _FEATURES.format("test"), path="output",
+        read_by="~do_predict")
     dropout_prob: float = option(0.1, "Dropout of the pooled output, in training.", low=0, below=1,
         read_by="~do_train")
-    max_qa_length: int = option(128, on_record="equal", help=
-        "Maximum number of pieces of a question and an option together. Longer ones lose their "
+    max_qa_length: int = option(128, on_record="equal", fits="max_seq_length", help=
+        "Maximum number of tokens of a question and an option together. Longer ones lose their "
         "beginning.")
     high_only: bool = option(False, "Only the questions of high school.")
     middle_only: bool = option(False, "Only the questions of middle school.", read_by="!high_only")
@@ -645,7 +732,7 @@ class Race(Options, heading="Task and data"):
 class RaceSteps(FineTuningSteps, heading="Training and evaluation"):
     """The length of training, and which checkpoints to keep."""
 
-    num_keep_checkpoint: int = option(5, _KEEP_EVALUATED, low=0)
+    num_keep_checkpoint: int = option(5, _KEEP_EVALUATED, low=0, read_by="~do_eval")
 
 
 # === run_squad.py ================================================================================
@@ -660,8 +747,10 @@ class Squad(Options, heading="Questions and answers"):
         required="do_predict", read_by="~do_predict", help=
         "SQuAD JSON with the questions to answer. If it has answers too, every checkpoint is "
         "evaluated on it, and the one with the best f1 is kept.")
-    train_feature_file: str | None = option(None, _FEATURES.format("training"), path="output")
-    predict_feature_file: str | None = option(None, _FEATURES.format("predicted"), path="output")
+    train_feature_file: str | None = option(None, _FEATURES.format("training"), path="output",
+        read_by="~do_train")
+    predict_feature_file: str | None = option(None, _FEATURES.format("predicted"), path="output",
+        read_by="~do_predict")
     version_2_with_negative: bool | None = option(None, on_record="equal", help=
         "Whether questions may have no answer (SQuAD 2.0). Read from --train_file by default or, "
         "without --do_train, from the checkpoint.")
@@ -671,12 +760,12 @@ class Squad(Options, heading="Questions and answers"):
         "Version 2: a question gets an answer only if its no-answer logit is below this. By "
         "default it is tuned if --predict_file has answers; otherwise the one tuned last is used.")
     doc_stride: int = option(128, "Pieces between the starts of two windows of a paragraph.",
-        on_record="equal")
+        on_record="equal", fits="max_seq_length")
     max_query_length: int = option(64, low=1, on_record="equal", help=
-        "Maximum number of pieces of a question; the rest is cut off.")
+        "Maximum number of tokens of a question; the rest is cut off.")
     n_best_size: int = option(20, "Maximum number of answers to list for a question.", low=1,
         on_record="follow")
-    max_answer_length: int = option(30, "Maximum length of an answer, in pieces.", low=1,
+    max_answer_length: int = option(30, "Maximum length of an answer, in tokens.", low=1,
         on_record="follow")
     start_n_top: int = option(5, "Version 2: number of starts in the beam.", low=1,
         read_by="~version_2_with_negative=true", on_record="follow")
@@ -689,7 +778,7 @@ class Squad(Options, heading="Questions and answers"):
         "Number of passes over the training data, counted in questions and not in windows.")
     warmup_proportion: float = option(0.1, low=0, high=1, read_by="~do_train", help=
         "Share of the updates for the linear warm-up.")
-    f1_unit: str = option(F1_UNITS[0], choices=F1_UNITS, help=
+    f1_unit: str = option(F1_UNITS[0], choices=F1_UNITS, read_by="~do_predict", help=
         "What F1 counts: words, or characters for languages without spaces between words, such as "
         "Chinese.")
 
@@ -714,11 +803,13 @@ class PretrainingData(Options, heading="Model and data"):
         "model. Step and moments are not read. Ignored if --output_dir contains a run to resume.")
     init_from_group0: bool = option(False, read_by="init_checkpoint", on_record="start", help=
         "Fill every parameter group from the checkpoint's group 0.")
-    max_seq_length: int = option(512, low=1, on_record="follow", help=
-        "Length of the records, as given to create_pretraining_data.py.")
+    max_seq_length: int = option(512, low=1,
+        on_record="follow", fits="max_position_embeddings", help=
+        "Length of the records, as given to create_pretraining_data.py. If the model has fewer "
+        "positions, the default is their number.")
     max_predictions_per_seq: int = option(20, low=1, on_record="follow", help=
         "Predictions per record, as given to create_pretraining_data.py; twice that for data of "
-        "--do_permutation. With --masked_lm_budget, the maximum number of pieces to mask.")
+        "--do_permutation. With --masked_lm_budget, the maximum number of tokens to mask.")
 
 
 class PretrainingUpdates(Options, heading="Training and evaluation"):
@@ -765,7 +856,7 @@ class NGrams(Options):
 
     do_whole_word_mask: bool = option(True,
         read_by="masked_lm_budget masked_lm_prob", on_record="follow", help=
-        "Mask whole words; if false, the n-grams consist of pieces.")
+        "Mask whole words; if false, the n-grams consist of tokens.")
     favor_shorter_ngram: bool = option(True,
         read_by="masked_lm_budget masked_lm_prob", on_record="follow", help=
         "Draw n-gram lengths n with probability proportional to 1/n; if false, the probabilities "
@@ -779,7 +870,7 @@ class NGrams(Options):
         "better (Huebner et al., 2021).")
     masked_lm_random_prob: float = option(0.1, low=0, high=1,
         read_by="masked_lm_budget masked_lm_prob", on_record="follow", help=
-        "Share of the tokens to predict that are replaced by random pieces; the rest is replaced "
+        "Share of the tokens to predict that are replaced by random tokens; the rest is replaced "
         "by [MASK].")
 
     def __post_init__(self):
@@ -795,13 +886,13 @@ class OnlineMasking(NGrams, heading="Masking while records are read, with --mask
     """Masking of records while they are read, with the names of create_pretraining_data.py."""
 
     masked_lm_budget: float = option(0.0, low=0, below=1, on_record="follow", help=
-        "Share of the pieces to mask, such as 0.15, for records made with "
+        "Share of the tokens to mask, such as 0.15, for records made with "
         "create_pretraining_data.py --masked_lm_prob=0. Each epoch has new masks. 0 if the records "
         "have masks.")
     spm_model_file: str | None = option(None, path="file", on_record="equal", help=
         "SentencePiece model of the records, if it is no longer where their summary says. With "
         "--masked_lm_budget, either this or --vocab_file is needed, for [MASK] and the random "
-        "pieces.")
+        "tokens.")
     vocab_file: str | None = option(None, path="file",
         on_record="equal", help="WordPiece vocabulary of the records.")
 
@@ -844,7 +935,8 @@ class TextFormat(Options, heading="Text"):
         read_by="input_format=jsonl")
     language: str = option("en", "Language of the documents, for splitting: two letters.",
         read_by="input_format=documents,jsonl")
-    file_is_document: bool = option(False, read_by="input_format=sentences,documents", help=
+    file_is_document: bool = option(False,
+        read_by="input_format=sentences,documents !document_per_line", help=
         "The end of a file ends a document. It does not in the original.")
     on_decode_error: str = option("stop", choices=ON_DECODE_ERROR, help=
         "How to treat a line that is not UTF-8: stop, or skip it; the summary counts them.")
@@ -876,7 +968,7 @@ class Selection(Options, heading="Choice of documents"):
 class WordStart(Options, heading="Pairs and masks"):
     """Where words begin, for whole-word masking."""
 
-    word_start: str = option("original", choices=WORD_STARTS, help=
+    word_start: str = option("original", choices=WORD_STARTS, read_by="do_whole_word_mask", help=
         "Which pieces begin a word. piece: those after a space. original: also those "
         "with anything but the letters a-z and some punctuation, which suits English and languages "
         "without spaces between words.")
@@ -888,7 +980,7 @@ class Instances(NGrams, heading="Pairs and masks"):
     do_permutation: bool = option(False, read_by="masked_lm_prob", help=
         "Also shuffle as many tokens as are masked, and predict them. The masked_lm_* features get "
         "twice as long: give run_pretraining.py twice this --max_predictions_per_seq.")
-    random_next_sentence: bool = option(False, help=
+    random_next_sentence: bool = option(False, read_by="sentence_pairs=order,next", help=
         "The sentence-level task. False: sentence order (ALBERT), negatives are the two "
         "segments swapped. True: next sentence (BERT), the second segment of negatives is from a "
         "random document. In the records, next_sentence_labels is 0 for segments in order, 1 for "
@@ -908,7 +1000,7 @@ class Instances(NGrams, heading="Pairs and masks"):
         "--masked_lm_prob=0, one pass is usually enough.")
     masked_lm_prob: float = option(0.15, low=0, high=1, help=
         "Share of the tokens to predict. 0 masks nothing: run_pretraining.py --masked_lm_budget "
-        "masks such records while it reads them, other pieces in each epoch.")
+        "masks such records while it reads them, other tokens in each epoch.")
     short_seq_prob: float = option(0.1, low=0, high=1, help=
         "Probability, per document and pass, of instances shorter than --max_seq_length.")
     sentence_pairs: str = option("order", choices=SENTENCE_PAIRS, help=
@@ -916,11 +1008,11 @@ class Instances(NGrams, heading="Pairs and masks"):
         "--random_next_sentence. none: one, and no next_sentence_labels, for short texts and text "
         "without sentences; train with run_pretraining.py --sentence_loss_weight=0.")
     max_line_length: int = option(0, low=2, high=_LONGEST, or_zero=True, help=
-        "Cut lines (or sentences) with more pieces than this into parts, which are then treated "
+        "Cut lines (or sentences) with more tokens than this into parts, which are then treated "
         "like lines: for text without ends of sentences. 0 cuts none; with --sentence_pairs=none, "
         "all lines are cut that are longer than an instance.")
     line_overlap: int = option(0, low=0, help=
-        "With --sentence_pairs=none: number of pieces that a part of a line has in common with the "
+        "With --sentence_pairs=none: number of tokens that a part of a line has in common with the "
         "part before it.")
 
     def __post_init__(self):
@@ -932,15 +1024,15 @@ class Instances(NGrams, heading="Pairs and masks"):
         if self.pairs != "none" and self.line_overlap:
             raise UserError(
                 f"--line_overlap={self.line_overlap} is for --sentence_pairs=none: two segments of "
-                "an instance must not have pieces in common")
+                "an instance must not have tokens in common")
         room = self.max_seq_length - NUM_SPECIALS_OF_ONE
         if self.pairs == "none" and self.max_line_length > room:
             raise UserError(
-                f"--max_line_length={self.max_line_length} must be at most {room}, the pieces of "
+                f"--max_line_length={self.max_line_length} must be at most {room}, the tokens of "
                 f"an instance of --max_seq_length={self.max_seq_length}")
         if self.line_overlap and self.line_overlap >= self.longest_line:
             raise UserError(
-                f"--line_overlap={self.line_overlap} must be below {self.longest_line}, the pieces "
+                f"--line_overlap={self.line_overlap} must be below {self.longest_line}, the tokens "
                 "of a part of a line")
 
     @property
@@ -1039,7 +1131,7 @@ class ConfigFile(Options, heading="Flags"):
     size: str = option("base", "The size of the model.", choices=SIZES)
     vocab: str | None = option(None, path="file", required=True, help=
         "The SentencePiece model, or a WordPiece vocabulary (a file *.txt).")
-    max_position_embeddings: int = option(512, "Maximum length of a sequence, in pieces.")
+    max_position_embeddings: int = option(512, "Maximum length of a sequence, in tokens.")
     output_file: str = option("albert_config.json", "File to write.", path="output")
 
 
@@ -1064,7 +1156,8 @@ class ExportedModel(Options):
         "export_checkpoints.py needs no vocabulary to write tf1 and tf2.")
     checkpoint_name: str = option("model.ckpt-best", path="output",
         read_by="~export_type=model", help=
-        "Checkpoint in that directory: a prefix, or model.safetensors of the transformers library.")
+        "Checkpoint in that directory: a prefix, or model.safetensors of the transformers library. "
+        "Without a model.ckpt-best, the default is the newest checkpoint of a training.")
     do_lower_case: bool = option(True, on_record="equal", help=
         "Whether the text is lower-cased. By default as in run.json of the training, if there is "
         "one.")
@@ -1095,7 +1188,7 @@ class HubExport(ExportedModel, heading="Flags"):
 
     # [CLS], a piece, [SEP]
     max_seq_length: int | None = option(None, low=3, read_by="export_type=preprocessing", help=
-        "Preprocessing: length of its output in pieces. By default 128, or fewer if "
+        "Preprocessing: length of its output in tokens. By default 128, or fewer if "
         "albert_config.json is there and has fewer positions.")
     export_type: str = option("model", choices=("model", "preprocessing"), help=
         "model: the encoder, with .mlm and .sop if the checkpoint has these heads. preprocessing: "
@@ -1152,7 +1245,7 @@ class Examples(Options, heading="Examples and predictions"):
         read_by="model !sentence_order !score", help=
         "A text with [MASK] in it, for a pre-trained --model; may be repeated.")
     top_k: int = option(5, low=1, read_by="fill_mask", help=
-        "Number of pieces that --fill_mask shows for each [MASK].")
+        "Number of tokens that --fill_mask shows for each [MASK].")
     sentence_order: list | None = option(None, repeated=True, read_by="model !score", help=
         "A text; give the flag twice. Prints the probability that the two texts are in this order. "
         "For a pre-trained --model.")
@@ -1162,7 +1255,7 @@ class Examples(Options, heading="Examples and predictions"):
     method: str = option(SCORE_METHODS[0], choices=SCORE_METHODS, read_by="score", help=_METHOD)
     embeddings: list = option((), choices=EMBEDDINGS, repeated=True,
         read_by="!fill_mask !sentence_order !score", help=
-        "Print the encoder's output instead of predictions, for each text, each piece, or both. "
+        "Print the encoder's output instead of predictions, for each text, each token, or both. "
         "RACE gives a list with an entry for each option, SQuAD for each window of the context. "
         "--model only gives pooled_output, of text and text_pair.")
     predict_batch_size: int = option(8, "Number of examples that are computed together.", low=1)
@@ -1182,7 +1275,7 @@ class TrainedModel(Options, heading="Settings that the directory of --model may 
         read_by="model", on_record="equal")
     strip_accents: bool | None = option(None, "Whether the accents of letters are removed.",
         read_by="model", on_record="equal")
-    max_seq_length: int | None = option(None, "Maximum length of a sequence, in pieces.",
+    max_seq_length: int | None = option(None, "Maximum length of a sequence, in tokens.",
         read_by="model", on_record="follow")
 
 

@@ -202,6 +202,37 @@ def resolve(
     return Resolved(rows, types.MappingProxyType(settings), known, tuple(notes))
 
 
+def fitted(resolved, config):
+    """The settings with defaults that fit a model.
+
+    Args:
+        resolved: Resolved.
+        config: AlbertConfig.
+
+    Returns:
+        (Resolved, list of str: the defaults that are replaced).
+    """
+    settings = dict(resolved.settings)
+    rows = {name: row for name, row in resolved.rows.items() if row.columns["fits"]}
+    for name in sorted(rows, key=lambda name: rows[name].columns["fits"] in rows):
+        value, origin = settings[name]
+        other = rows[name].columns["fits"]
+        if other in rows:
+            longest, default = settings[other].value, rows[other].default
+            is_cut = settings[other].origin == SOURCE and longest < default
+            limit = value * longest // default if is_cut else value
+        else:
+            limit = getattr(config, other)
+        if origin == DEFAULT and limit < value:
+            settings[name] = Setting(limit, SOURCE)
+    replaced = [
+        f"{as_flag(name, settings[name].value)} (and not {row.default})"
+        for name, row in rows.items()
+        if settings[name] != resolved.settings[name]
+    ]
+    return dataclasses.replace(resolved, settings=types.MappingProxyType(settings)), replaced
+
+
 def contradictions(values, facts, *, key=None, shown=as_flag):
     """Sentences on values that facts contradict: list of str.
 

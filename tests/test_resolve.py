@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from albert_tf import options, resolve
+from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
 from albert_tf.resolve import DEFAULT, RECORD, SOURCE, TYPED, Fact
 from tests.errors import refuses
@@ -208,3 +209,26 @@ def test_neither_absl_nor_tensorflow_is_imported():
         "import albert_tf.resolve"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    ("command", "typed", "positions", "found"),
+    [
+        ("run_squad", {}, 128, {"max_seq_length": 128, "doc_stride": 42}),
+        ("run_squad", {}, 512, {"max_seq_length": 384, "doc_stride": 128}),
+        ("run_squad", {"doc_stride": 100}, 128, {"max_seq_length": 128, "doc_stride": 100}),
+        ("run_squad", {"max_seq_length": 256}, 128, {"max_seq_length": 256, "doc_stride": 128}),
+        ("run_race", {}, 128, {"max_seq_length": 128, "max_qa_length": 32}),
+        ("run_classifier", {}, 64, {"max_seq_length": 64}),
+        ("run_pretraining", {}, 64, {"max_seq_length": 64}),
+    ],
+)
+def test_defaults_fit_the_positions_of_the_model(command, typed, positions, found):
+    given = resolve.resolve(ROWS[command], typed)
+    config = AlbertConfig(vocab_size=9, max_position_embeddings=positions)
+    settings, replaced = resolve.fitted(given, config)
+    assert {name: settings.get(name) for name in found} == found
+    for name in found.keys() - typed.keys():
+        is_cut = found[name] != given.rows[name].default
+        assert is_cut == any(text.startswith(f"--{name}={found[name]} ") for text in replaced)
+    assert settings.typed() == typed

@@ -143,7 +143,7 @@ def _check_directory(found):
 
 
 def changes_by_layers(path, texts):
-    """How far each layer moves the states of pieces: Figure 1 of the paper.
+    """How far each layer moves the states of tokens: Figure 1 of the paper.
 
     Args:
         path: str, anything that `load.load` takes.
@@ -213,7 +213,7 @@ def main(arguments=None):
     )
     parser.add_argument(
         "--text_file",
-        help="Text: show how far each layer moves the states of its pieces (Figure 1 of ALBERT).",
+        help="Text: show how far each layer moves the states of its tokens (Figure 1 of ALBERT).",
     )
     parser.add_argument("--layers_file", help="JSON file to write these numbers into.")
     given = parser.parse_args(arguments)

@@ -52,7 +52,7 @@ def load(
         task: str, task of a fine-tuned checkpoint, if the source does not say it: the name of a
             GLUE task, tsv, multi_label, regression, ner or race.
         labels: sequence of str, classes of the task in the order of their ids.
-        max_seq_length: int, longest sequence in pieces; by default that of the training, or 512.
+        max_seq_length: int, longest sequence in tokens; by default that of the training, or 512.
         batch_size: int, number of sequences in a batch.
 
     Returns:
@@ -190,8 +190,9 @@ def _kind_of(found, settings, shapes, shown):
     """
     task, labels = settings.task_name, settings.labels and tuple(settings.labels)
     if settings.facts.get("task_name"):
-        labels = () if task == squad.SquadTask.name else labels
-        return run_directory.FinetunedTask(settings.facts["task_name"].value, labels)
+        if task == squad.SquadTask.name:
+            return run_directory.FinetunedTask(task, ())
+        return run_directory.RunDirectory(found.directory).task
     weights = shapes.get(_CLASSIFIER)
     if not weights:
         if task or labels is not None:

@@ -13,7 +13,8 @@ import tensorflow as tf
 
 from albert_tf.api import masked_text, saving, scoring
 from albert_tf.config import AlbertConfig
-from albert_tf.errors import UserError
+from albert_tf.errors import CalledElsewhere, UserError
+from albert_tf.model.keras_model import ConfiguredModel
 from albert_tf.options import SCORE_METHODS
 from albert_tf.records import input_pipeline
 from albert_tf.text import sequences
@@ -40,9 +41,16 @@ class Loaded:
         checkpoint: str, the source of the weights.
         task: str or None, the name of the task of a fine-tuned model.
         labels: tuple of str or None, the classes of a fine-tuned model.
-        max_seq_length: int, longest sequence in pieces; longer ones are cut.
+        max_seq_length: int, longest sequence in tokens; longer ones are cut.
         shows_progress: bool, whether the progress of long work is shown on stderr.
     """
+
+    encode = CalledElsewhere("embed(texts) for vectors, tokenizer(texts) for ids")
+    fit = CalledElsewhere("model.fit(features, labels)")
+    evaluate = CalledElsewhere("predict(texts), and compare the labels")
+    generate = CalledElsewhere("fill_mask(texts): ALBERT fills masks and writes no text")
+    from_pretrained = CalledElsewhere("albert_tf.load(path)")
+    save_pretrained = CalledElsewhere("save(directory)")
 
     def __init__(
         self,
@@ -104,6 +112,8 @@ class Loaded:
                 absent=self._absent,
             )
         else:
+            if not isinstance(model, ConfiguredModel):
+                raise UserError(f"model must be one of albert_tf.heads. Received: {model!r:.80}")
             kind = saving.kind_of(model, labels)
             saving.save(directory, model, model.encoder.config, self._text, kind)
 
@@ -119,9 +129,9 @@ class Loaded:
         Args:
             texts: str or list of n str.
             pairs: None, or as many second texts.
-            pooling: str, "mean" for the mean of the last layer over all pieces with [CLS] and
+            pooling: str, "mean" for the mean of the last layer over all tokens with [CLS] and
                 [SEP], but no padding, or "layers" for such means of all L layers, or "pooled" for
-                the pooler's output, computed from the first piece.
+                the pooler's output, computed from the first token.
             normalize: bool, whether vectors get the length 1, so that their products are cosines.
 
         Returns:
@@ -150,11 +160,11 @@ class Loaded:
     def fill_mask(self, texts: Texts, top_k: int = 5) -> list[list[list[dict[str, Any]]]]: ...
 
     def fill_mask(self, texts: str | Texts, top_k: int = 5) -> list[Any]:
-        """Predicts the most probable pieces for each [MASK].
+        """Predicts the most probable tokens for each [MASK].
 
         Args:
             texts: str or list of n str, each with one or more [MASK].
-            top_k: int, number of pieces for each [MASK].
+            top_k: int, number of tokens for each [MASK].
 
         Returns:
             For each text a list with an entry for each [MASK]: a list of `top_k` dicts, best first,
@@ -194,21 +204,21 @@ class Loaded:
     ) -> dict[str, Any] | list[dict[str, Any]]:
         """The pseudo-log-likelihood of texts: how likely the model finds them.
 
-        Each piece is masked in turn, and the log-probabilities of the masked pieces are summed
+        Each token is masked in turn, and the log-probabilities of the masked tokens are summed
         (Salazar et al., ACL 2020).
 
         Args:
             texts: str or list of n str. Special tokens in them are text.
-            method: str, "within_word_l2r": the later pieces of the same word are masked too, so
+            method: str, "within_word_l2r": the later tokens of the same word are masked too, so
                 that they do not give a rare word away (Kauf and Ivanova, ACL 2023); "original":
                 they are not. A word is what stands between white space or, with a WordPiece
                 vocabulary, between punctuation marks too.
-            per_piece: bool, whether to return the log-probability of each piece too.
+            per_piece: bool, whether to return the log-probability of each token too.
             places: list of n str, where the texts are, for messages; by default their numbers.
 
         Returns:
             For each text a dict: `log_prob`, a natural logarithm; `num_pieces`; `num_words`;
-            `num_unknown`, pieces that the vocabulary lacks; with `per_piece`, `pieces` and
+            `num_unknown`, tokens that the vocabulary lacks; with `per_piece`, `pieces` and
             `log_probs`, lists.
 
         Raises:
@@ -312,11 +322,7 @@ class Loaded:
         Raises:
             UserError: the model is not fine-tuned, or the inputs do not fit its task.
         """
-        if self._task is None:
-            raise UserError(
-                f"{self.checkpoint} is not fine-tuned, so it predicts nothing: use fill_mask, "
-                "sentence_order or embed, or give the directory of a fine-tuning"
-            )
+        self._check_finetuned()
         table = inputs[0] if len(inputs) == 1 else None
         if hasattr(table, "columns"):  # a DataFrame of pandas
             inputs, named = (), self._of_table(table) | named
@@ -336,15 +342,29 @@ class Loaded:
         Raises:
             UserError: an example lacks an input.
         """
+        self._check_finetuned()
         if not examples:
             return []
         for example in examples:
+            if not isinstance(example, Mapping):
+                inputs = ", ".join(self.inputs)
+                raise UserError(f"an example is a dict of {inputs}. Received: {example!r:.80}")
             self._check_inputs(example, {name: name for name in self.inputs})
+            for name in self.inputs:
+                if name != "options" and not isinstance(example.get(name, ""), str):
+                    raise UserError(f"{name} must be a str. Received: {example[name]!r:.80}")
         task = self._task
         content = task.examples(examples)
         split = Split(task.features(content), content)
         arrays = {name: split.arrays[name] for name in task.inputs}
         return task.answers(split, self._run(arrays))
+
+    def _check_finetuned(self):
+        if self._task is None:
+            raise UserError(
+                f"{self.checkpoint} is not fine-tuned, so it predicts nothing: use fill_mask, "
+                "sentence_order or embed, or give the directory of a fine-tuning"
+            )
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -382,7 +402,8 @@ class Loaded:
         names = {_ARGUMENTS.get(name, name): name for name in self.inputs}
         given, count = dict(zip(names, inputs, strict=False)) | named, len(inputs) + len(named)
         is_too_much = len(given) < count  # there are too many, or one is given twice
-        given = {argument: value for argument, value in given.items() if value is not None}
+        needed = [a for a, name in names.items() if name not in self.optional_inputs]
+        given = {a: value for a, value in given.items() if value is not None or a in needed}
         wrong = ", ".join(argument for argument in given if argument not in names)
         if wrong or is_too_much:
             received = wrong or f"{count} arguments"

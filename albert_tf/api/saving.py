@@ -37,12 +37,14 @@ def kind_of(model, labels):
     if name == race.RaceTask.name:
         return FinetunedTask(name, race.labels_of(model.choices))
     outputs = model.classifier.bias.shape[0]
-    if len(labels or ("score",)) != outputs:
+    scale = getattr(model, "scale", None)
+    if len(labels or (scale or [("score",)])[0]) != outputs:
         raise UserError(
             f"the model has {outputs} outputs: give the label of each as labels=[...]. Received: "
             f"{labels and list(labels)}"
         )
-    return FinetunedTask(name, labels and tuple(map(str, labels)))
+    scale = scale and tuple(map(tuple, scale))
+    return FinetunedTask(name, labels and tuple(map(str, labels)), scale)
 
 
 def save(directory, model, config, text, kind, *, task=None, record=None, absent=()):

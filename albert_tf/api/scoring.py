@@ -69,9 +69,9 @@ def pieces_of(tokenizer, texts, max_length, places=None):
         if not 0 < len(pieces) <= max_length - _NUM_SPECIALS:
             place = places[number] if places else f"text {number + 1}"
             if not pieces:
-                raise UserError(f"{place} is empty: a score needs at least one piece")
+                raise UserError(f"{place} is empty: a score needs at least one token")
             raise UserError(
-                f"{place} has {len(pieces)} pieces, but max_seq_length={max_length} has room for "
+                f"{place} has {len(pieces)} tokens, but max_seq_length={max_length} has room for "
                 f"{max_length - _NUM_SPECIALS}: shorten it or split it. It begins: {text:.80}"
             )
         ids.append(np.array(tokenizer.convert_tokens_to_ids(pieces), np.int32))

@@ -244,7 +244,8 @@ def architecture_of(shapes, hidden_size, head=None):
     is_choice = architecture == MULTIPLE_CHOICE
     is_regression = head is not None and head.labels is None
     labels = head.labels if head and head.labels else _default_labels(count)
-    if count != (1 if is_choice or is_regression else len(labels)):
+    scores = len(head.scale[0]) if head and head.scale else 1
+    if count != (1 if is_choice else scores if is_regression else len(labels)):
         raise UserError(f"{names[0]} has {count} outputs, which do not fit {head}")
     if is_choice:
         return architecture, {}

@@ -85,7 +85,12 @@ def _find_in_directory(directory):
         other = of_module if exists(of_module) else _find_safetensors(directory)
         if other:
             return other
-    found = ", ".join(sorted(os.path.basename(p) for p in prefixes)) or "no .index file"
+        raise UserError(
+            f"{directory} holds no checkpoint: looked for *.index, model.safetensors and "
+            "variables. Give another directory, or the prefix of a checkpoint"
+            f"{models.hint(directory)}"
+        )
+    found = ", ".join(sorted(os.path.basename(p) for p in prefixes))
     raise UserError(
         f"cannot tell which checkpoint of {directory} to use ({found}): give its prefix"
     )
@@ -350,11 +355,13 @@ class RunSettings:
 class FinetunedTask:
     """Name of a task, and its labels in the order of their ids.
 
-    The labels are None for regression, and () for SQuAD, which has none.
+    The labels are None for regression, and () for SQuAD, which has none. `scale` are the means and
+    standard deviations with which the head of K scores was trained; None for one as it is.
     """
 
     task_name: str
     labels: tuple[str, ...] | None
+    scale: tuple[tuple[float, ...], ...] | None = None
 
     def __str__(self):
         if self.labels == ():

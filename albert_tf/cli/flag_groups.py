@@ -142,6 +142,9 @@ def check_paths(given, skip=()):
 def _problem(kind, path):
     """Returns the rest of a message if a path of some kind is wrong, else None."""
     exists, is_directory = os.path.exists(path), os.path.isdir(path)
+    packaged = models.paths().get(path)
+    if packaged and not exists and kind in ("directory", "file", "config"):
+        return f"={path} is a packaged model: its files are in {packaged}, so give their path"
     if kind == "directory" and not is_directory:
         return f"={path} is a file: give a directory" if exists else f"={path} is not a directory"
     is_file = kind in ("file", "config")
@@ -243,5 +246,17 @@ def check_albert_directory(given, reads_model=True):
         raise UserError(f"--albert_directory={directory} holds no {_CONFIGS[0]}: put it there")
     check_config(found[0])
     path = os.path.normpath(os.path.join(directory, given.checkpoint_name))
-    if not glob.glob(f"{glob.escape(path)}*"):
+    numbered = f"{glob.escape(directory)}/model.ckpt-[0-9]*"
+    is_typed = given.origin("checkpoint_name") == resolve.TYPED
+    if not glob.glob(f"{glob.escape(path)}*") and (is_typed or not glob.glob(numbered)):
         raise UserError(f"no checkpoint at {path}: give another --checkpoint_name")
+
+
+def exported_checkpoint(given):
+    """Path of --checkpoint_name; by default the best of a training, or else its newest one."""
+    from albert_tf.checkpoints import run_directory
+
+    trained = run_directory.RunDirectory(given.albert_directory).trained
+    if trained and given.origin("checkpoint_name") == resolve.DEFAULT:
+        return trained
+    return os.path.join(given.albert_directory, given.checkpoint_name)

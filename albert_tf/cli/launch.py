@@ -11,11 +11,13 @@ import textwrap
 from absl import app, flags, logging
 
 import albert_tf
+from albert_tf import options
 from albert_tf.cli import flag_groups
 from albert_tf.errors import UserError, as_called, is_interrupt, one_line
 
 FLAGS = flags.FLAGS
 _ASK_FOR_HELP = {"--help", "-help", "-h", "--helpshort", "--helpfull", "-?"}
+_KINDS = {"int": "a whole number", "float": "a number", "bool": "true or false"}
 _VALUES = {"int": "N", "float": "X", "comma": "A,B,..."}  # by the first word of the type
 _INDENT = " " * 6
 
@@ -115,7 +117,13 @@ def check_words(argv):
     Prints a line for each given flag that has no effect any more.
     """
     if len(argv) > 1:
-        raise UserError(f"not a flag: {' '.join(argv[1:])}. Flags begin with --")
+        before = sys.argv[sys.argv.index(argv[1]) - 1].lstrip("-")
+        remedy = "Flags begin with --, and a value with spaces stands in quotes"
+        if before in FLAGS and FLAGS[before].boolean:
+            remedy = f"Give --{before}=true or --{before}=false"
+        elif "text" in FLAGS:
+            remedy = "Give each text as --text='...', in quotes"
+        raise UserError(f"not a flag: {' '.join(argv[1:])}. {remedy}")
     flag_groups.check_values()
     flag_groups.note_obsolete_flags()
 
@@ -131,11 +139,14 @@ def _describe(error):
         required = [flag for flag in flag_groups.own_flags() if flag_groups.requirement(flag)]
         missing = [f"--{flag.name}" for flag in required if flag.value is None]
         message = f"{', '.join(missing)} must be given."
-    value = re.match(r"flag (--(\w+)=.*): (invalid literal|could not convert)", message)
+    value = re.match(r"flag (--(\w+)=.*): (invalid literal|could not convert|\('Non-bool)", message)
     if value:
-        kind = "whole number" if FLAGS[value[2]].flag_type() == "int" else "number"
-        message = f"{value[1]} is not a {kind}."
-    return f"{message} --help describes all flags"
+        message = f"{value[1]} is not {_KINDS[FLAGS[value[2]].flag_type()]}."
+    if isinstance(error, flags.UnrecognizedFlagError):
+        typed = error.flagvalue or f"--{error.flagname}"
+        ours = options.name_here(error.flagname, [flag.name for flag in flag_groups.own_flags()])
+        message = f"{typed}: this command has no such flag{f'. Give --{ours}' if ours else ''}."
+    return f"{message.rstrip('.')}. --help describes all flags"
 
 
 def _is_for_users(error):

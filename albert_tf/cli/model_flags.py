@@ -70,8 +70,18 @@ def of_run(given, **more):
     )
     for note in settings.notes[len(given.notes) :]:
         print(f"{note}.")
-    config = source.config_of(settings, found or module)
-    return Model(settings, *config, found, relation == source.RESUME)
+    config, path = source.config_of(settings, found or module)
+    settings = _fitted(settings, config, path)
+    return Model(settings, config, path, found, relation == source.RESUME)
+
+
+def _fitted(settings, config, path):
+    """The settings with defaults that fit a model; prints which defaults they replace."""
+    settings, replaced = resolve.fitted(settings, config)
+    if replaced:
+        length = config.max_position_embeddings
+        print(f"{path} has max_position_embeddings={length}: {', '.join(replaced)} by default.")
+    return settings
 
 
 def _is_of_task(fact):
@@ -170,7 +180,10 @@ def of_fine_tuning(given, **more):
         facts.pop("albert_config_file", None)
     facts = resolve.agreed(given.rows, typed, found) | more
     settings = resolve.resolve(given.rows, typed, facts, key=source.key)
-    return [Model(settings, each.read_config(), each.directory, each) for each in sources]
+    models = [Model(settings, each.read_config(), each.directory, each) for each in sources]
+    for model in models:
+        settings = _fitted(settings, model.config, model.config_path)
+    return [model._replace(settings=settings) for model in models]
 
 
 def text_input(models):

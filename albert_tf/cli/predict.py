@@ -148,6 +148,8 @@ def _examples(model, given):
     """Yields the examples of flags, file or standard input, like `predict_examples.read`."""
     import tensorflow as tf
 
+    from albert_tf.corpus import unpacking
+
     typed = given.typed(*INPUTS)
     if typed:
         yield from predict_examples.of_flags(typed, model)
@@ -156,16 +158,22 @@ def _examples(model, given):
         name, lines, num_peeked = "standard input", sys.stdin.buffer, 1  # it may be a person
         if given.input_file:
             name, num_peeked = given.input_file, LINES_OF_FORM
+            if unpacking.is_packed(name):
+                raise UserError(f"--input_file={name} is compressed: unpack it")
+            next(unpacking.blocks(name), None)  # refuses what is no text, such as a workbook
             # GFile drops carriage returns, which are the line ends of some files.
             opened = tf.io.gfile.GFile if "://" in name else open
             lines = stack.enter_context(opened(name, "rb"))
         columns = {name: given.get(f"{name}_column") for name in COLUMNS}
         columns = {name: column for name, column in columns.items() if column is not None}
+        found = None
         if given.input_file and model.is_of_words:
-            sentences = predict_examples.sentences(name, model, columns)
-            if sentences is not None:
-                yield from sentences
-                return
+            found = predict_examples.sentences(name, model, columns)
+        elif given.input_file and "question" in model.inputs and not columns:
+            found = predict_examples.questions(name, model)
+        if found is not None:
+            yield from found
+            return
         yield from predict_examples.read(
             lines, name, model, columns, given.header, given.delimiter, num_peeked
         )
@@ -189,10 +197,13 @@ def find_export(path):
         for found in (folder, *(os.path.join(folder, version) for version in versions)):
             if tf.io.gfile.exists(os.path.join(found, "saved_model.pb")):
                 return found
-    raise UserError(
-        f"--saved_model={path} holds no saved_model.pb: give the directory that --export_dir of "
-        "run_classifier.py, run_squad.py or run_race.py has written"
+    remedy = (
+        f"holds a checkpoint and no export: give --model={path}"
+        if flag_groups.holds_run(path) or tf.io.gfile.glob(os.path.join(path, "*.safetensors"))
+        else "holds no saved_model.pb: give the directory that --export_dir of run_classifier.py, "
+        "run_squad.py or run_race.py has written"
     )
+    raise UserError(f"--saved_model={path} {remedy}")
 
 
 def load(given, batch_size=32):

@@ -176,7 +176,7 @@ def sentences(path, model, columns):
         wanted = _numbers(model.of_training).get("text_column")
         wanted = wanted or None  # 0 is the default: the column is recognised
     found = ner.read_words(path)
-    rows = [ner.columns_of(found.lines[word.line - 1]) for word in found.words]
+    rows = found.rows
     widths = {len(row) for row in rows}
     is_list = widths == {1} and len(rows) > 1
     if not (is_list or path.endswith(".conll") or _are_labelled(rows)):
@@ -190,17 +190,63 @@ def sentences(path, model, columns):
     ]
 
 
+def questions(path, model):
+    """The questions of a file like that of a training: of SQuAD, or a table with options.
+
+    Args:
+        path: str.
+        model: Model.
+
+    Returns:
+        list as `read` yields; None if the file has lines for `read`.
+    """
+    found = _of_squad(path) if "context" in model.inputs else _with_options(path, model)
+    if found is None:
+        return None
+    print(f"{path} is read as the files of a training", file=sys.stderr)
+    if "article" in model.inputs:
+        model = model._replace(optional=("article",))
+    return [check(example, model, place) for place, example in found]
+
+
+def _of_squad(path):
+    """(place, example) of each question of a JSON file with the form of SQuAD; or None."""
+    from albert_tf import files
+    from albert_tf.tasks.squad import questions
+
+    content = files.read_bytes(path)
+    if b'"qas"' not in content or not content.lstrip().startswith((b"{", b"[")):
+        return None
+    return [
+        (place, {"id": qa["id"], "question": qa.get("question"), "context": context})
+        for place, context, qa in questions.entries(path)
+    ]
+
+
+def _with_options(path, model):
+    """(place, example) of each row of a table with columns of `race.COLUMNS`; or None."""
+    from albert_tf.tasks import race, tables
+
+    try:
+        header = tables.read_columns(path, ("question",), has_header=True).header
+    except UserError:
+        return None
+    usual = {*model.columns, "options"}
+    if not {name for names in race.COLUMNS.values() for name in names} & {*header} - usual:
+        return None
+    return [
+        (place, {"id": passage["id"], "article": passage["article"],
+                 "question": passage["questions"][0], "options": passage["options"][0]})
+        for place, passage in race.passages_of_table(path)
+    ]  # fmt: skip
+
+
 def _are_labelled(rows):
     """Whether rows seem to be words with labels of a scheme, in the last of some columns."""
     from albert_tf.tasks import tag_schemes
 
-    labels = {row[-1] for row in rows}
-    if len({len(row) for row in rows}) > 1 or "O" not in labels or len(rows[0]) == 1:
-        return False
-    try:
-        return bool(tag_schemes.find(labels).marks)
-    except UserError:
-        return False
+    is_table = len({len(row) for row in rows}) == 1 and len(rows[0]) > 1
+    return is_table and tag_schemes.are_of_spans({row[-1] for row in rows})
 
 
 def _numbers(columns):
@@ -209,7 +255,9 @@ def _numbers(columns):
 
 
 def _of_training(lines, name, model, delimiter):
-    """The columns that the training read, if the file has them and does not name the usual ones.
+    """The columns that the training read, if the file has them.
+
+    A file that names the usual columns, and has no label, has its own.
 
     Returns:
         dict, as the columns of `read`; empty if they are not to be used.
@@ -222,7 +270,7 @@ def _of_training(lines, name, model, delimiter):
     if "text" not in known:
         return {}
     if lines[0].lstrip().startswith(b"{"):
-        first = [*parse_json(lines[0], name)]
+        first = [*tables.flat(parse_json(lines[0], name))]
     else:
         given = tables.parse_delimiter(delimiter or model.of_training.get("delimiter"))
         form = _find_form(lines, name, model, [*known.values()], given)
@@ -230,7 +278,8 @@ def _of_training(lines, name, model, delimiter):
         first = [cell.strip() for cell in next(tables.csv_rows(texts, form, strict=False), [])]
     names = {column for column in known.values() if isinstance(column, str)}
     numbers = [column for column in known.values() if isinstance(column, int)]
-    if {*model.required} <= {*first} or not names <= {*first}:
+    is_usual = {*model.required} <= {*first} and model.of_training.get("label_column") not in first
+    if is_usual or not names <= {*first}:
         return {}
     is_wide = len(first) > max([len(model.columns), *numbers])
     return known if is_wide or not numbers else {}
@@ -351,6 +400,9 @@ def _example(row, model, columns, names, form, place):
 
 def _of_keys(found, columns, place):
     """The keys of a JSON object that columns name."""
+    from albert_tf.tasks import tables
+
+    found = tables.flat(found)
     numbers = [column for column in columns.values() if isinstance(column, int)]
     if numbers:
         raise UserError(
@@ -398,15 +450,17 @@ def check(example, model, place):
         if name == "options" and not fewest <= len(texts) <= count:
             expected = f"{fewest} to {count}" if fewest < count else count
             raise UserError(f"{place}: {expected} options are expected. Received: {len(texts)}")
-        if name not in ("text_pair", "options") and not _has_content(value):
+        may_be_empty = name == "text_pair" or name in model.optional
+        if not may_be_empty and not all(map(_has_content, texts)):
             raise UserError(
                 f"{place}: {name} has no content. Received: {value!r}. Leave a line of a file "
                 "blank where nothing is to be predicted"
             )
-    if "context" in model.inputs:
-        from albert_tf.tasks.squad import questions
+    for passage in {"context", "article"} & {*model.inputs}:
+        from albert_tf.tasks.squad.questions import check_not_swapped
 
-        questions.check_not_swapped(example["question"], example["context"], place)
+        if example[passage]:
+            check_not_swapped(example["question"], example[passage], place)
     return {name: example.pop(name) for name in model.inputs}, example, place
 
 

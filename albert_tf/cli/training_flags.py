@@ -13,9 +13,10 @@ from albert_tf.cli import launch, model_flags
 from albert_tf.errors import UserError
 from albert_tf.records import graph_masking, record_files
 from albert_tf.text import tokenization
-from albert_tf.training import finetuning, run_settings
+from albert_tf.training import evaluation, finetuning, run_settings
 
 POINTS = 100  # least number of points of a curve if the interval is not given
+HIGH_RATE = 0.1  # of a learning rate, far above those of any optimizer here
 _BATCHES_PER_BUCKET = 10  # in a shuffle window, so that few batches mix lengths
 
 
@@ -44,6 +45,11 @@ def options_of(kind, model, tokenizer, *, train_steps, warmup_steps, **others):
         if model.resumes:
             step = run_directory.step_of(model.source.checkpoint)
             run_settings.check_done(model.source, step, train_steps, record)
+        if settings.learning_rate > HIGH_RATE:
+            print(
+                f"Warning: --learning_rate={settings.learning_rate} is above {HIGH_RATE}: models "
+                "then forget what they have learnt. Usual are 1e-5 to 1e-2."
+            )
         if warmup_steps >= train_steps:
             print(
                 f"Warning: the warm-up of {warmup_steps} updates does not end before the training, "
@@ -262,6 +268,8 @@ def fine_tune(data, models, *, record_flags, do_eval, **values):
         wrong = resolve.contradictions({"labels": kind.labels}, settings.facts)
         if wrong:
             raise UserError(f"{wrong[0]}: give these labels, or another --output_dir")
+    if settings.best_metric and do_eval:
+        evaluation.check_metric(settings.best_metric, data.metric_names())
     check_directory(settings)
     for name, row in settings.rows.items():
         if row.columns["path"] == "output" and name.endswith("_dir") and settings.get(name):

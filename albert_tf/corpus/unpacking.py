@@ -23,7 +23,8 @@ from albert_tf.errors import UserError
 
 _BLOCK_BYTES = 1 << 18
 _HEAD_BYTES = 1 << 14  # of some lines, which tell the encoding; a tar header has 512
-_TAR, _TABLE = "unpack it, and give the files in it", "write its texts as lines or as JSON lines"
+_TAR = "unpack it, and give the files in it, or save the document as text or CSV"
+_TABLE = "write its texts as lines or as JSON lines"
 _UNPACK = "unpack it, or compress it with gzip, bzip2, xz or Zstandard"
 
 

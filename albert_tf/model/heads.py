@@ -7,7 +7,7 @@ Shapes:
 
 import math
 import numbers
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -146,12 +146,16 @@ class ClassificationModel(ModelWithHead):
     """Encoder with a classifier, or a regressor, on the pooled output (section 4.2).
 
     Called with input_ids, input_mask and token_type_ids, int32 [B, T], it returns `logits`
-    float32 [B, outputs].
+    float32 [B, outputs]. With windows of a text, int32 [B, W * T], these are the means of the
+    logits of the windows whose mask is not all 0.
 
     Args:
         config: AlbertConfig.
         num_outputs: int, number of classes; 1 for regression.
         dropout_prob: float, dropout rate of the pooled output; fixed at 0.1 in the original.
+        windows: int, W.
+        scale: means and standard deviations of scores, two sequences of floats; the head computes
+            standardised ones, and `logits` are scores in their own units.
         **options: arguments of AlbertModel and of tf_keras.Model.
     """
 
@@ -159,14 +163,55 @@ class ClassificationModel(ModelWithHead):
     classes_option = "num_outputs"
 
     def __init__(
-        self, config: AlbertConfig, num_outputs: int, dropout_prob: float = 0.1, **options: Any
+        self,
+        config: AlbertConfig,
+        num_outputs: int,
+        dropout_prob: float = 0.1,
+        windows: int = 1,
+        scale: Sequence[Sequence[float]] | None = None,
+        **options: Any,
     ) -> None:
-        head = {"num_outputs": num_outputs, "dropout_prob": dropout_prob}
+        head: dict[str, Any] = {"num_outputs": num_outputs, "dropout_prob": dropout_prob}
+        head |= {"windows": windows, "scale": scale}
         super().__init__(config, head, **options)
         self.classifier = self._output_weights(num_outputs)
 
     def call(self, features: Mapping[str, Any], training: Any = False) -> dict[str, Any]:
-        return {"logits": self.classifier(self._pooled_output(features, training))}
+        several = self.windows > 1
+        parts, exists = _sequences(features, self.windows) if several else (features, None)
+        logits = self.classifier(self._pooled_output(parts, training))
+        if self.scale:
+            means, deviations = self.scale
+            logits = logits * tf.constant(deviations, tf.float32) + tf.constant(means, tf.float32)
+        if not several:
+            return {"logits": logits}
+        logits, weights = (
+            tf.reshape(x, [-1, self.windows, x.shape[1]])
+            for x in (logits, tf.cast(exists, tf.float32))
+        )
+        count = tf.maximum(tf.reduce_sum(weights, axis=1), 1.0)
+        return {"logits": tf.reduce_sum(logits * weights, axis=1) / count}
+
+
+def _sequences(features, count):
+    """The sequences of rows of several.
+
+    Args:
+        features: dict of int32 [B, N * T].
+        count: int, N.
+
+    Returns:
+        (dict of int32 [B * N, T], bool [B * N, 1], whether the mask of a sequence is not all 0).
+    """
+    inputs = model_inputs(features)
+    batch = tf.shape(inputs["input_ids"])[0]
+    found = {
+        name: tf.reshape(values, [batch * count, -1])
+        for name, values in inputs.items()
+        if values is not None
+    }
+    mask = found.get("input_mask", tf.ones_like(found["input_ids"]))
+    return found, tf.reduce_any(mask > 0, axis=-1, keepdims=True)
 
 
 @serializable
@@ -192,18 +237,10 @@ class MultipleChoiceModel(ModelWithHead):
         self.classifier = self._output_weights(1)
 
     def call(self, features: Mapping[str, Any], training: Any = False) -> dict[str, Any]:
-        inputs = model_inputs(features)
-        batch = tf.shape(inputs["input_ids"])[0]
-        options = {  # [B, N * T] -> [N * B, T]
-            name: tf.reshape(values, [batch * self.choices, -1])
-            for name, values in inputs.items()
-            if values is not None
-        }
+        options, exists = _sequences(features, self.choices)
         logits = self.classifier(self._pooled_output(options, training))
-        if "input_mask" in options:
-            exists = tf.reduce_any(options["input_mask"] > 0, axis=-1, keepdims=True)
-            logits = tf.where(exists, logits, _FORBIDDEN)
-        return {"logits": tf.reshape(logits, [batch, self.choices])}
+        logits = tf.where(exists, logits, _FORBIDDEN)
+        return {"logits": tf.reshape(logits, [-1, self.choices])}
 
 
 @serializable

@@ -2,6 +2,7 @@
 """Base class of all models, which Keras can save and load, and checkpoints can fill."""
 
 import os
+import warnings
 from collections.abc import Mapping
 from typing import Any, Self
 
@@ -11,7 +12,7 @@ import tf_keras
 
 from albert_tf.checkpoints import loading, name_table, readers, source
 from albert_tf.config import AlbertConfig
-from albert_tf.errors import UserError
+from albert_tf.errors import CalledElsewhere, UserError
 
 PACKAGE = "albert_tf"  # prefix of class names in Keras files
 
@@ -34,23 +35,53 @@ class ConfiguredModel(tf_keras.Model):
         classes_option: str or None, the argument that sets the number of a classifier's outputs.
     """
 
+    from_pretrained = CalledElsewhere("from_checkpoint(path)")
+    save_pretrained = CalledElsewhere("albert_tf.load(path).save(directory, model, labels)")
     reads_pooler = False
     classes_option: str | None = None
 
     def __init__(self, config: AlbertConfig, options: Mapping[str, Any], **kwargs: Any) -> None:
+        if not isinstance(config, AlbertConfig):
+            raise UserError(
+                f"config must be an AlbertConfig; for the weights of a path, write "
+                f"{type(self).__name__}.from_checkpoint(path). Received: {config!r:.80}"
+            )
         super().__init__(autocast=False, **kwargs)
         self.config = config
         self._options = tuple(options.items())
         self._frozen: tuple[int, ...] | None = None
         self.built = True  # the constructors of the layers make all variables
 
+    def compile(
+        self, optimizer: Any = "rmsprop", loss: Any = None, *args: Any, **kwargs: Any
+    ) -> None:
+        """Like `compile` of tf_keras.Model, but warns of a loss that takes probabilities."""
+        for each in tf.nest.flatten(loss):
+            name = each if isinstance(each, str) else getattr(each, "name", "") or ""
+            takes_logits = getattr(each, "_fn_kwargs", {}).get("from_logits")
+            if name.endswith("crossentropy") and not takes_logits:
+                kind = "".join(word.capitalize() for word in name.split("_"))
+                warnings.warn(
+                    f"loss={name} takes probabilities, but this model gives logits, so it would "
+                    f"learn badly: give tf_keras.losses.{kind}(from_logits=True)",
+                    stacklevel=2,
+                )
+        super().compile(optimizer, loss, *args, **kwargs)
+
     def fit(self, x: Any = None, *args: Any, **kwargs: Any) -> Any:
         """Like `fit` of tf_keras.Model, but refuses texts, which would fail deep in a graph."""
-        spec = getattr(x, "element_spec", x)  # of a tf.data.Dataset
-        spec = spec[0] if isinstance(spec, tuple) and spec else spec
-        if isinstance(spec, str | list | tuple | np.ndarray | tf.Tensor | tf.TensorSpec):
-            model_inputs(spec)
+        _refuse_texts(x)
         return super().fit(x, *args, **kwargs)
+
+    def evaluate(self, x: Any = None, *args: Any, **kwargs: Any) -> Any:
+        """Like `evaluate` of tf_keras.Model, but refuses texts."""
+        _refuse_texts(x)
+        return super().evaluate(x, *args, **kwargs)
+
+    def predict(self, x: Any, *args: Any, **kwargs: Any) -> Any:
+        """Like `predict` of tf_keras.Model, but refuses texts."""
+        _refuse_texts(x)
+        return super().predict(x, *args, **kwargs)
 
     def build(self, input_shape: Any = None) -> None:
         """Does nothing: the variables exist already."""
@@ -127,6 +158,14 @@ class ConfiguredModel(tf_keras.Model):
         return model
 
 
+def _refuse_texts(x):
+    """Raises UserError if the argument of `fit` or `predict` has no input of a model."""
+    spec = getattr(x, "element_spec", x)  # of a tf.data.Dataset
+    spec = spec[0] if isinstance(spec, tuple) and spec else spec
+    if isinstance(spec, str | list | tuple | np.ndarray | tf.Tensor | tf.TensorSpec):
+        model_inputs(spec)
+
+
 def model_inputs(features):
     """The ids, mask and token types in a dict of features, by AlbertModel's names.
 
@@ -163,7 +202,8 @@ def required(features, name):
     received = ", ".join(map(str, features)) if is_mapping else type(features).__name__
     raise UserError(
         "a model takes a dict of input_ids, input_mask and token_type_ids, as a FullTokenizer "
-        f"returns, and some models more. There is no {name}. Received: {received}"
+        f"returns, and some models more. There is no {name}. Received: {received}. The methods of "
+        "albert_tf.load(path) take texts"
     )
 
 

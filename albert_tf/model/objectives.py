@@ -174,9 +174,20 @@ def with_class_weights(objective, class_weights):
 
 
 def regression_terms(features, outputs):
-    """Squared error of each example: logits [B, 1], label_ids float32 [B, 1]."""
-    errors = tf.math.squared_difference(outputs["logits"], features["label_ids"])[:, 0]
+    """Squared error of each example, the mean over scores: logits and label_ids float32 [B, K]."""
+    errors = tf.math.squared_difference(outputs["logits"], features["label_ids"])
+    errors = tf.reduce_mean(errors, axis=1)
     return {"eval_loss": (errors, tf.ones_like(errors))}
+
+
+def standardised(objective, deviations):
+    """REGRESSION with the loss of K scores that are divided by their standard deviations."""
+
+    def terms(features, outputs):
+        labels, logits = (x / deviations for x in (features["label_ids"], outputs["logits"]))
+        return objective.terms({"label_ids": labels}, {"logits": logits})
+
+    return objective._replace(terms=terms)
 
 
 def mean_loss(terms, totals=None):

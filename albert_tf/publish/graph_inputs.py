@@ -14,6 +14,7 @@ from typing import ClassVar, NamedTuple
 import tensorflow as tf
 
 from albert_tf.errors import UserError
+from albert_tf.options import NUM_SPECIALS_OF_ONE
 from albert_tf.publish.graph_characters import (
     differs_from_last,
     followed_by,
@@ -126,10 +127,12 @@ class SentencePairs(Texts):
         tokenizer: GraphTokenizer.
         max_seq_length: int, longest sequence in pieces.
         has_pair: bool, whether there is a `text_pair`.
+        keeps_ends: bool, whether a long text loses its middle, and not its end.
     """
 
-    def __init__(self, tokenizer, max_seq_length, has_pair):
+    def __init__(self, tokenizer, max_seq_length, has_pair, keeps_ends=False):
         super().__init__(tokenizer, max_seq_length)
+        self._keeps_ends = keeps_ends
         self.signature = {"text": STRINGS} | ({"text_pair": STRINGS} if has_pair else {})
 
     def __call__(self, text, text_pair=None):
@@ -144,6 +147,51 @@ class SentencePairs(Texts):
                 for name in packed
             }
         return features_of(packed)
+
+    def packed(self, *segments):
+        """The result of `pack`, of texts that lose their end or their middle."""
+        if self._keeps_ends:
+            room = self.max_seq_length - 1 - len(segments)
+            kept = operations().RoundRobinTrimmer(room).trim(list(segments))
+            lengths = [ids.row_lengths() for ids in kept]
+            segments = [*map(_both_ends, segments, lengths)]
+        return super().packed(*segments)
+
+
+def _both_ends(rows, count):
+    """The first and last pieces of rows (RaggedTensor [B, (T)]): `count` of each row, int64 [B]."""
+    row, lengths = tf.range(tf.size(count)), rows.row_lengths()
+    first = cut_rows(rows, tf.zeros_like(count), count // 2, row)
+    return tf.concat([first, cut_rows(rows, lengths - (count - count // 2), lengths, row)], axis=1)
+
+
+class TextWindows(Texts):
+    """The parts of a text as a sequence each: `sequences.pack_windows` in a graph.
+
+    Args:
+        tokenizer: GraphTokenizer.
+        max_seq_length: int, longest sequence in pieces.
+        windows: int, W.
+    """
+
+    signature: ClassVar[dict] = {"text": STRINGS}
+
+    def __init__(self, tokenizer, max_seq_length, windows):
+        super().__init__(tokenizer, max_seq_length)
+        self.choices = windows
+
+    def __call__(self, text):
+        """Features int32 [B, W * T] of string [B]."""
+        pieces, room = self.tokenizer.tokenize(text), self.max_seq_length - NUM_SPECIALS_OF_ONE
+        row = tf.repeat(tf.range(tf.size(text)), self.choices)
+        number = tf.range(tf.size(row)) % self.choices
+        lengths = tf.gather(tf.cast(pieces.row_lengths(), tf.int32), row)
+        exists = (number * room < lengths) | (number == 0)
+        begin = tf.minimum(number * room, tf.maximum(lengths - room, 0))
+        parts = cut_rows(pieces, begin, tf.minimum(begin + room, lengths), row)
+        features, exists = features_of(self.packed(parts)), tf.cast(exists, tf.int32)[:, tf.newaxis]
+        width = self.choices * tf.shape(features["input_ids"])[1]
+        return {n: tf.reshape(values * exists, [-1, width]) for n, values in features.items()}
 
 
 class Choices(Texts):

@@ -140,7 +140,8 @@ class ClassifierFunctions(ServedFunctions):
         """Predictions for ids."""
         logits = self.model(features, training=False)["logits"]
         if self.labels is None:
-            found = {"predictions": logits[:, 0], "probabilities": logits}
+            scores = logits[:, 0] if logits.shape[1] == 1 else logits
+            found = {"predictions": scores, "probabilities": logits}
         else:
             found = {
                 "predictions": tf.argmax(logits, axis=-1, output_type=tf.int32),

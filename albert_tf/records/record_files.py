@@ -15,7 +15,7 @@ import tensorflow as tf
 from google.protobuf.message import DecodeError
 
 from albert_tf import files, progress
-from albert_tf.errors import UserError, one_line
+from albert_tf.errors import UserError, as_called, one_line
 from albert_tf.records import schemas
 
 INDEX = "records.json"  # in the directory of a run
@@ -421,7 +421,9 @@ def _damaged(path, count, reason):
                 return UserError(
                     f"{path} is compressed: unpack it with gunzip, or have its name end in .gz"
                 )
-    state = f"is damaged after record {count}" if count else "is not a readable TFRecord file"
+    state = f"is damaged after record {count}"
+    if not count:
+        state = f"is no TFRecord file, as {as_called('create_pretraining_data.py')} writes them"
     return UserError(f"{path} {state}: {reason}")
 
 

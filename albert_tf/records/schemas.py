@@ -110,7 +110,9 @@ def pretraining_schema(max_seq_length, max_predictions_per_seq, *, vocab_size=No
     }
 
 
-def classification_schema(max_seq_length, label_dtype=tf.int64, *, num_labels=None, **sizes):
+def classification_schema(
+    max_seq_length, label_dtype=tf.int64, *, num_labels=None, num_scores=1, **sizes
+):
     """Schema of the records of sentence classification and regression.
 
     `is_real_example` is 0 for the rows that fill a last batch, which count in no metric.
@@ -120,12 +122,13 @@ def classification_schema(max_seq_length, label_dtype=tf.int64, *, num_labels=No
             are put end to end.
         label_dtype: tf.DType, tf.int64 for the number of a class, tf.float32 for a score.
         num_labels: int C, or None for no limit on the labels.
+        num_scores: int, scores of an example.
         sizes: vocab_size and type_vocab_size.
     """
     is_class = label_dtype == tf.int64
     return {
         **_token_features(max_seq_length, **sizes),
-        "label_ids": _index(1, num_labels) if is_class else FeatureSpec(label_dtype, 1),
+        "label_ids": _index(1, num_labels) if is_class else FeatureSpec(label_dtype, num_scores),
         "is_real_example": _index(1, 2),
     }
 

@@ -80,6 +80,7 @@ class Task:
         schema: dict from feature name to FeatureSpec, of the records.
         inputs: tuple of str, the features that the model reads.
         choices: int, sequences of a row of features.
+        windows: int, how many of them one text may fill.
         classified: str, the things that get a label, for messages.
         objective: objectives.Objective, the loss and the metrics of training.
         key_metric: str, the metric that chooses the best checkpoint; larger is better, except for
@@ -97,7 +98,7 @@ class Task:
     chosen_metric = None
     optional_inputs = ()
     inputs = ("input_ids", "input_mask", "segment_ids")
-    choices = 1
+    choices = windows = 1
     classified = "examples"
     shown_metrics = None
     takes_head = False
@@ -140,6 +141,11 @@ class Task:
 
         `loss` among them is the mean over batches of `batch_size`, as the original computes it.
         """
+
+    def specimen(self):
+        """Outputs for which `metrics` gives all metrics there are: (Split, dict of arrays)."""
+        ids = np.arange(len(self.labels))
+        return Split({"label_ids": ids}, ()), {"logits": np.eye(len(ids))}
 
     def keep(self, metrics):
         """Writes files that belong to the best checkpoint, given the metrics of its evaluation."""
@@ -310,14 +316,15 @@ class DataSet:
             do_eval: bool, whether there is an evaluation.
         """
         length, counts = self.task.text.max_seq_length, self._training_cache.counts
-        found = {"train": data_report.of_split(counts, length)}
+        of_split = functools.partial(data_report.of_split, windows=self.task.windows)
+        found = {"train": of_split(counts, length)}
         if do_eval:
             known = {*map(self.task.texts_of, self.read("train")[0])}
             for suffix, (examples, cache) in self._evaluation_sets.items():
                 texts = [*map(self.task.texts_of, examples)]
-                found[f"dev{suffix}"] = data_report.of_split(cache.counts, length, known, texts)
-        counts = self.training_records.labels if self.task.compares_classes else {}
-        return data_report.say(found, self.unit, counts)
+                found[f"dev{suffix}"] = of_split(cache.counts, length, known, texts)
+        counts = self.training_records.labels
+        return data_report.say(found, self.unit, counts, self.task.compares_classes)
 
     @functools.cached_property
     def training_records(self):
@@ -348,6 +355,11 @@ class DataSet:
                 files.write_text(os.path.join(self.output_dir, evaluation.REPORT), report)
 
         return Evaluation(metrics, tuple(warnings), keep)
+
+    def metric_names(self):
+        """Names of the metrics of an evaluation: list of str."""
+        found = self.task.metrics(*self.task.specimen(), 1)
+        return [f"{name}{suffix}" for suffix in self._evaluated for name in found]
 
     def _records(self, split, given=None):
         """Makes the record file of a split, unless it exists and has the same settings and input.

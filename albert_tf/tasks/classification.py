@@ -19,9 +19,9 @@ from albert_tf.options import MODEL_TASKS, WINDOW, check_pair_length
 from albert_tf.publish import graph_inputs, signatures
 from albert_tf.records import schemas
 from albert_tf.tasks import base, data_report, glue, tables
-from albert_tf.text.sequences import pack_pairs
+from albert_tf.text.sequences import pack_pairs, pack_windows
+from albert_tf.training.splits_and_results import Split
 
-_LARGE = 10  # mean or standard deviation of labels that is hard to learn
 _SMALL_SPREAD = 0.01  # standard deviation of predictions, relative to that of labels, that is none
 _MOST_CLASSES = 20  # of which eval_results.txt has metrics
 
@@ -35,14 +35,29 @@ class ClassificationTask(base.Task):
         text: TextInput.
         threshold: float or None, a number to export with the model.
         optional_inputs: tuple of str, ("text_pair",) if it is unknown whether there are pairs.
+        long_texts: str, of options.LONG_TEXTS.
+        max_windows: int, parts of a text with "windows".
+        scale: means and standard deviations of scores, two tuples of floats; None to train on a
+            score as it is.
     """
 
     functions = signatures.ClassifierFunctions
     compares_classes = True
 
-    def __init__(self, name, row, text, threshold=None, optional_inputs=()):
+    def __init__(
+        self,
+        name,
+        row,
+        text,
+        threshold=None,
+        optional_inputs=(),
+        *,
+        long_texts="head",
+        max_windows=1,
+        scale=None,
+    ):
         self.name, self.row, self.text, self.threshold = name, row, text, threshold
-        self.kind = FinetunedTask(MODEL_TASKS.get(name, name), row.labels)
+        self.kind = FinetunedTask(MODEL_TASKS.get(name, name), row.labels, scale)
         self.labels = row.labels
         self.input_names = ("text", "text_pair")[: len(row.text)]
         self.optional_inputs = optional_inputs
@@ -50,16 +65,24 @@ class ClassificationTask(base.Task):
         if row.is_own and not row.is_regression:
             self.shown_metrics = ("eval_accuracy", "macro_f1", "eval_loss")
         self.objective = objectives.REGRESSION if row.is_regression else objectives.CLASSIFICATION
+        if scale:
+            self.objective = objectives.standardised(self.objective, scale[1])
+        self.long_texts = long_texts
+        self.choices = self.windows = max_windows if long_texts == "windows" else 1
+        if self.choices > 1 and len(row.text) > 1 and not optional_inputs:
+            raise UserError("--long_texts=windows is for one text, without --text_pair_column")
         self.schema = schemas.classification_schema(
-            text.max_seq_length,
+            self.choices * text.max_seq_length,
             tf.float32 if row.is_regression else tf.int64,
             num_labels=row.labels and len(row.labels),
+            num_scores=row.num_outputs if row.is_regression else 1,
             **text.sizes,
         )
 
     def make_model(self, config, **encoder_options):
         """The classifier or regressor."""
-        return heads.ClassificationModel(config, self.row.num_outputs, **encoder_options)
+        given = {"windows": self.choices, "scale": self.kind.scale} | encoder_options
+        return heads.ClassificationModel(config, self.row.num_outputs, **given)
 
     def examples(self, inputs):
         """Makes examples from dicts with `text` and, for pairs, `text_pair`."""
@@ -94,8 +117,12 @@ class ClassificationTask(base.Task):
         check_pair_length(self.text.max_seq_length)
         texts = [example.text_a for example in examples]
         pairs = [example.text_b for example in examples]
-        lengths, given = [], (self.text.tokenizer, texts, pairs, self.text.max_seq_length)
-        packed = pack_pairs(*given, lengths)
+        tokenizer, length, lengths = self.text.tokenizer, self.text.max_seq_length, []
+        if self.choices > 1:
+            packed = pack_windows(tokenizer, texts, length, self.choices, lengths)
+        else:
+            keeps_ends = self.long_texts == "head_tail"
+            packed = pack_pairs(tokenizer, texts, pairs, length, lengths, keeps_ends)
         if counts is not None:
             data_report.add_lengths(counts, lengths)
         return packed | {
@@ -108,17 +135,17 @@ class ClassificationTask(base.Task):
         return example.text_a, example.text_b or ""
 
     def label_ids(self, examples):
-        """Labels of examples for the model: int32 [n], or float32 [n] in regression."""
+        """Labels of examples for the model: int32 [n]; in regression float32 [n] or [n, K]."""
         if self.row.is_regression:
             return np.array([example.label for example in examples], np.float32)
         ids = {label: id_ for id_, label in enumerate(self.labels)}
         return np.array([ids[example.label] for example in examples], np.int32)
 
     def answers(self, split, outputs):
-        """`label` and `probabilities` by label; in regression `predictions`, the score."""
+        """`label` and `probabilities` by label; in regression `predictions`, a score or a list."""
         if self.row.is_regression:
-            scores = np.asarray(outputs["logits"], np.float32).ravel()
-            return [{"predictions": float(score)} for score in scores]
+            scores = np.float32(outputs["logits"]).reshape(-1, self.row.num_outputs).tolist()
+            return [{"predictions": row[0] if len(row) == 1 else row} for row in scores]
         return super().answers(split, outputs)
 
     def metrics(self, split, outputs, batch_size):
@@ -131,14 +158,32 @@ class ClassificationTask(base.Task):
             return {}
         logits, labels = np.asarray(outputs["logits"], np.float64), split.arrays["label_ids"]
         if self.row.is_regression:
-            logits = logits.ravel()
-        labels = np.ravel(labels)
+            count = self.row.num_outputs
+            shape = [-1] if count == 1 else [-1, count]
+            logits, labels = np.reshape(logits, shape), np.reshape(labels, shape)
+        else:
+            labels = np.ravel(labels)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", scipy.stats.ConstantInputWarning)
-            found = {name: float(METRICS[name](logits, labels)) for name in self.row.metrics}
+            if labels.ndim > 1:
+                found = _of_scores(self.row, logits, labels)
+            else:
+                found = {name: float(METRICS[name](logits, labels)) for name in self.row.metrics}
         if self.row.is_own and not self.row.is_regression:
             found |= _of_classes(logits, labels, self.labels)
         return found | {"loss": base.mean_over_batches(_losses(logits, labels), batch_size)}
+
+    def specimen(self):
+        """Outputs with all metrics; in regression, two different scores."""
+        if self.labels:
+            return super().specimen()
+        scores = np.tile(np.arange(2.0)[:, np.newaxis], self.row.num_outputs)
+        return Split({"label_ids": scores}, ()), {"logits": scores}
+
+    def target(self, row):
+        """The label of an example, or its scores."""
+        several = self.labels is None and len(row["label_ids"]) > 1
+        return str(row["label_ids"].tolist()) if several else super().target(row)
 
     def report(self, split, outputs):
         """Precision, recall and F1 of each class, and how often which was taken for which."""
@@ -160,14 +205,19 @@ class ClassificationTask(base.Task):
         """A sign of failed training; scores that hardly differ are one too."""
         if self.labels:
             return super().warning(split, outputs)
-        scores, labels = np.ravel(outputs["logits"]), np.ravel(split.arrays["label_ids"])
-        if len(scores) < 2 or not np.std(scores) < _SMALL_SPREAD * np.std(labels):
+        shape = -1, self.row.num_outputs
+        scores, labels = (
+            np.reshape(x, shape) for x in (outputs["logits"], split.arrays["label_ids"])
+        )
+        is_constant = np.std(scores, axis=0) < _SMALL_SPREAD * np.std(labels, axis=0)
+        if len(scores) < 2 or not is_constant.any():
             return None
+        scores, labels = (x[:, np.argmax(is_constant)] for x in (scores, labels))
         return (
             f"all {len(scores)} predictions lie between {scores.min():.4g} and {scores.max():.4g}, "
             f"and the labels between {labels.min():.4g} and {labels.max():.4g}: the model has "
-            "probably not learnt; train for longer, or with labels that have a mean of 0 and a "
-            "standard deviation of 1"
+            "probably not learnt; train for longer, or try a lower --learning_rate or another "
+            "--seed"
         )
 
     def served_threshold(self, prefix):
@@ -177,7 +227,10 @@ class ClassificationTask(base.Task):
     def served_functions(self, model, tokenizer, prefix):
         """Functions to export for a model."""
         has_pair = len(self.row.text) == 2
-        texts = graph_inputs.SentencePairs(tokenizer, self.text.max_seq_length, has_pair)
+        length, keeps_ends = self.text.max_seq_length, self.long_texts == "head_tail"
+        texts = graph_inputs.SentencePairs(tokenizer, length, has_pair, keeps_ends)
+        if self.choices > 1:
+            texts = graph_inputs.TextWindows(tokenizer, length, self.choices)
         return self.functions(model, texts, self.labels, self.served_threshold(prefix))
 
 
@@ -197,7 +250,7 @@ class GlueData(base.DataSet):
 
     notes: ClassVar[dict] = {
         "other_labels": "{} rows have other labels than --labels and are left out",
-        "left_out": "{} rows lack columns and are left out",
+        "left_out": "{} rows are blank or lack columns and are left out",
         "without_text": "{} rows have no text, and are used nevertheless",
     }
 
@@ -209,7 +262,9 @@ class GlueData(base.DataSet):
     @property
     def settings(self):
         """The columns and labels."""
-        return {"task": dataclasses.asdict(self.row)}
+        long_texts, windows = self.task.long_texts, self.task.choices
+        others = {"long_texts": long_texts, "windows": windows} if long_texts != "head" else {}
+        return {"task": dataclasses.asdict(self.row)} | others
 
     def parts(self, split):
         """The task's own sets, and those of its companions."""
@@ -231,22 +286,12 @@ class GlueData(base.DataSet):
             "left_out": left_out,
             "without_text": sum(not (example.text_a or example.text_b) for example in examples),
         }
-        if split == "train" and self.row.is_regression:
-            labels = self.task.label_ids(examples).astype(np.float64)
-            counts |= {"label_mean": round(labels.mean()), "label_spread": round(labels.std())}
         if split == "train" and not self.row.multi_label:
             counts["sorted_by_label"] = num_sorted(self.task, examples)
         return examples, counts
 
     def _say(self, split, counts):
         super()._say(split, counts)
-        mean, spread = counts["label_mean"], counts["label_spread"]
-        if max(abs(mean), spread) > _LARGE:
-            print(
-                f"Warning: the labels of {split} have the mean {mean} and the standard deviation "
-                f"{spread}. A model learns numbers near 0 and 1 far better: subtract {mean} from "
-                f"the labels and divide them by {max(spread, 1)}, and undo it in the predictions"
-            )
         count = counts["sorted_by_label"]
         if count > self.shuffle_buffer_size:
             print(
@@ -263,7 +308,12 @@ class GlueData(base.DataSet):
         source = self.sources("train")[0]
         if self.row.is_own:
             source = glue.describe(self.row, self.data_dir, "train")
-        return f"{source}: {', '.join(named)}".replace("column -1", "the last")
+        scale = self.task.kind.scale
+        standardised = scale and (
+            f"; labels with the mean {_shown(scale[0])} and the standard deviation "
+            f"{_shown(scale[1])}, standardised in training only"
+        )
+        return f"{source}: {', '.join(named)}{standardised or ''}".replace("column -1", "the last")
 
     def prediction_files(self, examples, answers):
         """The original's two files, the labels, and the file for the GLUE server.
@@ -273,11 +323,14 @@ class GlueData(base.DataSet):
         then the name and the label (or score) of each example.
         """
         numbers = [
-            [np.float32(value) for value in answer.get("probabilities", answer).values()]
+            list(np.ravel(np.float32([*answer.get("probabilities", answer).values()])))
             for answer in answers
         ]
-        # The label, or else the score.
-        values = [a.get("label", row[0]) for a, row in zip(answers, numbers, strict=True)]
+        # The label, or else the score or scores.
+        values = [
+            answer.get("label", row[0] if len(row) == 1 else " ".join(map(str, row)))
+            for answer, row in zip(answers, numbers, strict=True)
+        ]
         named = zip([example.guid for example in examples], values, strict=True)
         folder, ending = self.output_dir, f"_results{self.suffix}.tsv"
         texts = {
@@ -301,6 +354,8 @@ def num_sorted(task, examples):
         examples: list of Examples.
     """
     labels = task.label_ids(examples)
+    if labels.ndim > 1:
+        return 0
     steps = np.diff(labels)
     if task.row.is_regression:
         in_order = bool(np.all(steps >= 0) or np.all(steps <= 0))
@@ -314,7 +369,23 @@ def num_sorted(task, examples):
 
 def _losses(outputs, labels):
     """Loss of each example: float64 [n]."""
-    return (outputs - labels) ** 2 if outputs.ndim == 1 else base.cross_entropy(outputs, labels)
+    if np.shape(outputs) != np.shape(labels):
+        return base.cross_entropy(outputs, labels)
+    return np.mean(np.reshape((outputs - labels) ** 2, [len(labels), -1]), axis=1)
+
+
+def _of_scores(row, outputs, labels):
+    """Means of the metrics of several scores, and those of each: dict."""
+    found = {}
+    for name in row.metrics:
+        each = [METRICS[name](*pair) for pair in zip(outputs.T, labels.T, strict=True)]
+        found |= {f"{name}_{column}": float(x) for column, x in zip(row.label, each, strict=True)}
+        found[name] = float(np.mean(each))
+    return found
+
+
+def _shown(numbers):
+    return ", ".join(f"{number:.6g}" for number in numbers)
 
 
 def _correlation(name, outputs, labels):

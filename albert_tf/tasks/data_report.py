@@ -3,6 +3,7 @@
 
 import numpy as np
 
+from albert_tf.options import NUM_SPECIALS_OF_ONE
 from albert_tf.text.tokenization import UNKNOWN
 
 _LENGTH = "length "  # with a number of pieces: key of counts
@@ -57,7 +58,7 @@ def add_pieces(counts, arrays, tokenizer):
     counts["unknown"] += int(((arrays["input_ids"] == unknown) & is_piece).sum())
 
 
-def of_split(counts, max_seq_length, train_texts=None, texts=()):
+def of_split(counts, max_seq_length, train_texts=None, texts=(), windows=1):
     """The report on a split: dict for JSON.
 
     Args:
@@ -65,7 +66,9 @@ def of_split(counts, max_seq_length, train_texts=None, texts=()):
         max_seq_length: int.
         train_texts: set of tuples of str, the texts of the training set; None for that set itself.
         texts: list of tuples of str, of this split.
+        windows: int, sequences that a long text may fill.
     """
+    longest = windows * (max_seq_length - NUM_SPECIALS_OF_ONE) + NUM_SPECIALS_OF_ONE
     found = {name: counts[name] for name in ("rows", "empty", "repeated", "pieces", "unknown")}
     lengths = {
         int(name.removeprefix(_LENGTH)): count
@@ -77,7 +80,7 @@ def of_split(counts, max_seq_length, train_texts=None, texts=()):
         shares = np.cumsum([lengths[length] for length in ordered]) / sum(lengths.values())
         found |= {
             "sequences": sum(lengths.values()),
-            "cut": sum(count for length, count in lengths.items() if length > max_seq_length),
+            "cut": sum(count for length, count in lengths.items() if length > longest),
             "length_of_99_percent": int(ordered[np.searchsorted(shares, 0.99)]),
             "max_seq_length": max_seq_length,
         }
@@ -107,32 +110,34 @@ def lines_of(split, report, unit):
     return lines
 
 
-def say(reports, unit, counts):
+def say(reports, unit, counts, names_rare=True):
     """Prints the reports, and returns them with the counts of the classes.
 
     Args:
         reports: dict from the name of a split to its report.
         unit: str, what a row is.
         counts: dict from label to its count in the training set; empty to say nothing.
+        names_rare: bool, whether rare classes are worth a warning.
     """
     lines = [line for split, found in reports.items() for line in lines_of(split, found, unit)]
-    for line in [*lines, *lines_on_classes(counts)]:
+    for line in [*lines, *lines_on_classes(counts, names_rare)]:
         print(line)
     return reports | ({"classes": counts} if counts else {})
 
 
-def lines_on_classes(counts):
+def lines_on_classes(counts, names_rare=True):
     """Warnings about classes without examples and rare ones: list of str.
 
     Args:
         counts: dict from label to its count in the training set.
+        names_rare: bool, as of `say`.
     """
     total, lines = sum(counts.values()), []
     absent = [label for label, count in counts.items() if not count]
     rare = [label for label, count in counts.items() if 0 < count < _RARE * total]
     if absent:
         lines.append(f"Warning: the training set has no example of {', '.join(absent[:10])}")
-    if rare and len(counts) < 1 / _RARE:
+    if rare and names_rare and len(counts) < 1 / _RARE:
         lines.append(
             f"Warning: less than {_RARE:.0%} of the examples are {', '.join(rare[:10])}: a model "
             "may never predict these. Look at macro_f1; --class_weights=balanced and "

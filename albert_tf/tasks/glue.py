@@ -8,7 +8,9 @@ import collections
 import dataclasses
 import math
 import os
+import re
 import reprlib
+import statistics
 import unicodedata
 from typing import NamedTuple
 
@@ -24,23 +26,24 @@ NEEDED_BY = {"train": "--do_train", "dev": "--do_eval", "test": "--do_predict"}
 _MOST_SHOWN = 10  # labels in a message
 _FILES = {split: (f"{split}.tsv",) for split in SPLITS}
 _OWN_ENDINGS = ("tsv", "csv", "jsonl", "json")
-_OWN_FILES = {split: tuple(f"{split}.{end}" for end in _OWN_ENDINGS) for split in SPLITS}
+OWN_FILES = {split: tuple(f"{split}.{end}" for end in _OWN_ENDINGS) for split in SPLITS}
 _ZEROS, _ONES = {"0", "0.0", "False", "false"}, {"1", "1.0", "True", "true"}
 _MISSING = {"nan", "na", "n/a", "<na>", "none", "null", "-", "?"}  # labels that may be none
+_DECIMAL_COMMA, _THOUSANDS = re.compile(r"[+-]?\d*,\d+"), re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")
 _ENOUGH_ROWS = 20  # to tell a column of classes from one of texts
 
 
 class Example(NamedTuple):
     """One row of a file: its name, texts (text_b is None if there is none) and label.
 
-    The label is a class (str), in multi-label classification a list of them, in regression a float.
-    In the test split it is a stand-in: the first class, or 0.0.
+    The label is a class (str), in multi-label classification a list of them, in regression a float
+    or a tuple of several. In the test split it is a stand-in: the first class, or 0.0.
     """
 
     guid: str
     text_a: str
     text_b: str | None
-    label: str | list | float
+    label: str | list | float | tuple
 
 
 class Examples(list):
@@ -136,12 +139,14 @@ class GlueTask:
     @property
     def num_outputs(self):
         """Number of outputs of the model for an example (int)."""
-        return 1 if self.is_regression else len(self.labels)
+        return max(len(self.label), 1) if self.is_regression else len(self.labels)
 
     @property
     def stand_in(self):
-        """The label of an example that has none: the first class, or 0.0."""
-        return 0.0 if self.is_regression else self.labels[0]
+        """The label of an example that has none: the first class, or 0.0 for each score."""
+        if not self.is_regression:
+            return self.labels[0]
+        return 0.0 if self.num_outputs == 1 else (0.0,) * self.num_outputs
 
     @property
     def submission_file(self):
@@ -272,7 +277,7 @@ def tsv_task(
         text_column: str or int, column of the text.
         text_pair_column: str, int or None, column of a second text.
         label_column: str, int or None; prediction needs none. With multi_label also a list of
-            columns with 0 or 1, separated by commas.
+            columns with 0 or 1, and with regression of scores, separated by commas.
         labels: list of str in the order of their ids; None for those of the training file, in the
             order of `tables.order`.
         regression: bool, whether labels are numbers.
@@ -286,9 +291,9 @@ def tsv_task(
         UserError: the arguments don't go together, or the training file is needed and unusable.
     """
     text = columns(text_column, text_pair_column)
-    several = multi_label and label_column
+    several = (multi_label or regression) and label_column
     label_columns = columns(*(label_column.split(",") if several else [label_column]))
-    if len(label_columns) > 1:
+    if multi_label and len(label_columns) > 1:
         labels = labels or label_columns
         if len(labels) != len(label_columns):
             raise UserError(f"{len(labels)} labels, but {len(label_columns)} label columns")
@@ -298,7 +303,7 @@ def tsv_task(
         label=label_columns,
         labels=None if regression else tuple(map(str, labels or ())),
         metrics=("micro_f1",) if multi_label else _SCORES if regression else _ACCURACY,
-        files=_OWN_FILES,
+        files=OWN_FILES,
         splits_with_header=None if header is None else SPLITS if header else (),
         delimiter=tables.parse_delimiter(delimiter),
         guid="row",
@@ -311,7 +316,10 @@ def tsv_task(
     if not (regression or labels):
         task = dataclasses.replace(task, labels=_labels_of_training_file(task, data_dir))
     if not regression and len({*task.labels}) < max(2, len(task.labels)):
-        raise UserError(f"at least two different labels are needed. Received: {list(task.labels)}")
+        raise UserError(
+            f"at least two different labels are needed. Received: {list(task.labels)} in "
+            f"--label_column={label_column} of the training file, or as --labels"
+        )
     return task
 
 
@@ -386,6 +394,9 @@ def _warn_of_labels(labels, given):
 def describe(task, data_dir, split):
     """How a file of a split is read, for a line: its separator, header and columns; a str."""
     table = read_rows(task, data_dir, split)
+    if task.is_regression:
+        commas = any("," in "".join(row.values[len(task.text) :]) for row in table.rows)
+        return f"{table}{', labels with decimal commas' * commas}"
     if not task.multi_label:
         return str(table)
     _, labels = _labels_of(task, table.rows, str.strip)
@@ -419,7 +430,10 @@ def input_file(task, data_dir, split, remedy=None):
     if data_dir and not tf.io.gfile.isdir(data_dir):
         state = "a file" if tf.io.gfile.exists(data_dir) else "not there"
         raise UserError(f"--data_dir={data_dir} is {state}: give the directory with the data")
-    needed = f", which {NEEDED_BY[split]} needs: check --data_dir and --task_name"
+    folder = os.path.join(data_dir, task.folder)
+    names = sorted(tf.io.gfile.listdir(folder)) if tf.io.gfile.isdir(folder) else []
+    others = f"; {folder.rstrip('/')} has {reprlib.repr(names)[1:-1]}" if names else ""
+    needed = f", which {NEEDED_BY[split]} needs: check --data_dir and --task_name{others}"
     raise UserError(f"there is no {' or '.join(paths)}{remedy or needed}")
 
 
@@ -496,7 +510,10 @@ def read_rows(task, data_dir, split):
     """
     labelled = split != "test"
     if labelled and not task.label and split in task.files:
-        raise UserError(f"the label column is needed by {NEEDED_BY[split]} and not given")
+        raise UserError(
+            f"--label_column is missing: {NEEDED_BY[split]} needs it. Name the column with the "
+            f"labels in {input_file(task, data_dir, split)}, or give its number, from 0"
+        )
     path = input_file(task, data_dir, split)
     columns = task.text_of(split) + (task.label if labelled else ())
     twice = next((column for column in columns if columns.count(column) > 1), None)
@@ -515,7 +532,7 @@ def read_rows(task, data_dir, split):
         skip_short=split in task.splits_with_short_rows,
     )
     if task.is_own:
-        _check_no_index(task, table)
+        _check_texts(task, table)
     if table.header is not None and not task.is_own:
         if labelled:
             has_columns = len(table.first) > max(columns)
@@ -530,13 +547,18 @@ def read_rows(task, data_dir, split):
     return table
 
 
-def _check_no_index(task, table):
-    """Raises UserError if a column of texts only counts the rows, as an index of pandas does.
+def _check_texts(task, table):
+    """Raises UserError if a column holds no texts: it counts the rows, or has lists in JSON.
 
-    Some numbers may be missing, as after rows were dropped.
+    Some numbers may be missing, as after rows of pandas were dropped.
     """
     for place, column in enumerate(task.text):
         texts = [row.values[place].strip() for row in table.rows]
+        if not table.form.separator and all(t[:1] + t[-1:] == "[]" for t in texts):
+            raise UserError(
+                f"{table.path}: column {column!r} holds lists, such as {reprlib.repr(texts[0])}, "
+                "and no texts: join each list to a text, or give another column"
+            )
         if len(texts) < 3 or not all(text.isdecimal() and len(text) < 10 for text in texts):
             continue
         numbers = [*map(int, texts)]
@@ -554,7 +576,13 @@ def labels_of(task, rows, normalize, skip_others=False):
     """
     normalize = normalize if task.normalize_labels else str.strip
     if task.is_regression:
-        return [_score(row, normalize(row.values[-1])) for row in rows]
+        found = []
+        for column in range(len(task.text), len(task.text) + task.num_outputs):
+            texts = [normalize(row.values[column]) for row in rows]
+            if task.is_own and _have_decimal_commas(texts):
+                texts = [text.replace(",", ".") for text in texts]
+            found.append([_score(*each) for each in zip(rows, texts, strict=True)])
+        return found[0] if len(found) == 1 else list(zip(*found, strict=True))
     found, _ = _labels_of(task, rows, normalize, needed=not skip_others)
     labels_of_rows = []
     for row, labels in zip(rows, found, strict=True):
@@ -563,11 +591,30 @@ def labels_of(task, rows, normalize, skip_others=False):
             more = len(task.labels) - _MOST_SHOWN
             raise UserError(
                 f"{row.place}: unknown label {reprlib.repr(other)}; known are "
-                f"{', '.join(task.labels[:_MOST_SHOWN])}" + f" and {more} more" * (more > 0)
+                f"{', '.join(task.labels[:_MOST_SHOWN])}{f' and {more} more' if more > 0 else ''}. "
+                "Correct the label, or give all classes as --labels"
             )
         known = labels if task.multi_label else labels[0]
         labels_of_rows.append(known if other is None else None)
     return labels_of_rows
+
+
+def label_scale(task, data_dir):
+    """Means and standard deviations (1 of equal scores) of a training file: tuples of floats."""
+    scores = labels_of(task, read_rows(task, data_dir, "train").rows, str.strip)
+    columns = [scores] if task.num_outputs == 1 else [*zip(*scores, strict=True)]
+    deviations = (statistics.pstdev(column) or 1.0 for column in columns)
+    return tuple(map(statistics.fmean, columns)), tuple(deviations)
+
+
+def _have_decimal_commas(texts):
+    """Whether scores have a comma in place of a point: 3,5, but not 1,000, which may be 1000."""
+    commas = [text for text in texts if "," in text]
+    return (
+        all(map(_DECIMAL_COMMA.fullmatch, commas))
+        and not any("." in text for text in texts)
+        and not (commas and all(map(_THOUSANDS.fullmatch, commas)))
+    )
 
 
 def _score(row, text):

@@ -4,7 +4,8 @@
 import math
 
 from albert_tf import options
-from albert_tf.checkpoints.run_directory import FinetunedTask
+from albert_tf.checkpoints import run_directory
+from albert_tf.checkpoints.run_directory import FinetunedTask, RunDirectory
 from albert_tf.errors import UserError
 from albert_tf.tasks import classification, glue, multi_label, ner, race
 from albert_tf.tasks.squad import squad
@@ -66,12 +67,32 @@ def _task_of_texts(name, settings, text):
             header=settings.header,
             skip_other_labels=settings.skip_other_labels,
         )
+    cut = {"long_texts": settings.long_texts, "max_windows": settings.max_windows}
+    if row.is_own and row.is_regression:
+        cut["scale"] = _scale(row, settings)
     if name == multi_label.NAME:
         places = {"directory": settings.output_dir, "given": settings.init_checkpoint}
-        return multi_label.MultiLabelTask(name, row, text, **places)
+        return multi_label.MultiLabelTask(name, row, text, **places, **cut)
     threshold = settings.threshold_to_export
     threshold = None if math.isnan(threshold) else threshold
-    return classification.ClassificationTask(name, row, text, threshold)
+    return classification.ClassificationTask(name, row, text, threshold, **cut)
+
+
+def _scale(row, settings):
+    """Means and standard deviations with which scores are trained; None for a score as it is.
+
+    They are those of the run, else of the training file, else of the model from elsewhere.
+    """
+    folder, given = RunDirectory(settings.output_dir), settings.init_checkpoint
+    if not folder.task and settings.do_train:
+        return glue.label_scale(row, settings.data_dir)
+    kind = folder.task or (given and RunDirectory(run_directory.directory_of(given)).task)
+    if kind and num_outputs(kind) != row.num_outputs:
+        raise UserError(
+            f"--label_column={settings.label_column}: {row.num_outputs} columns, but the model has "
+            f"{num_outputs(kind)} outputs"
+        )
+    return kind.scale if kind else None
 
 
 def _check_text_column(settings):
@@ -123,7 +144,9 @@ def find_kind(name, given_labels, shown):
 
 def num_outputs(kind):
     """Outputs of the classifier of a FinetunedTask (int)."""
-    return 1 if kind.labels is None or kind.task_name == race.RaceTask.name else len(kind.labels)
+    if kind.labels is None:
+        return len(kind.scale[0]) if kind.scale else 1
+    return 1 if kind.task_name == race.RaceTask.name else len(kind.labels)
 
 
 def make_task(kind, text, found):
@@ -147,15 +170,19 @@ def make_task(kind, text, found):
         return race.RaceTask(text, longest, choices=len(kind.labels))
     row = glue.TASKS.get(name.lower())
     optional = () if row or "text_column" in flags else ("text_pair",)
+    cut = {key: flags[key] for key in ("long_texts", "max_windows") if key in flags}
+    cut["scale"] = kind.scale
     if row is None:
         pair = "1" if optional or flags.get("text_pair_column") else None
         is_regression, several = kind.labels is None, name == multi_label.NAME
-        row = glue.tsv_task("0", pair, None, kind.labels, is_regression, multi_label=several)
+        scores = range(2, 2 + num_outputs(kind)) if is_regression else ()
+        given = "0", pair, ",".join(map(str, scores)), kind.labels, is_regression
+        row = glue.tsv_task(*given, multi_label=several)
         if several:
             return multi_label.MultiLabelTask(
-                name, row, text, None, optional, directory=found.directory
+                name, row, text, None, optional, directory=found.directory, **cut
             )
-    return classification.ClassificationTask(name, row, text, optional_inputs=optional)
+    return classification.ClassificationTask(name, row, text, optional_inputs=optional, **cut)
 
 
 def _squad_task(text, found, flags, lengths):

@@ -44,7 +44,10 @@ def split(cells, known=()):
     cells = [cell.strip() for cell in cells]
     filled = [cell for cell in cells if cell]
     if filled and all(cell[0] in "[({" and cell[-1] in "])}" for cell in filled):
-        lists = [_items(cell) if cell else [] for cell in cells]
+        lists = [items_of(cell) if cell else [] for cell in cells]
+        nested = [item for items in lists for item in items if item[0] in "[({"]
+        if nested:
+            raise UserError(f"a label is {nested[0]}: write each label as a text or a number")
         if not _are_one_hot(lists):
             return LabelLists(lists, "lists")
         return LabelLists(_of_one_hot(lists, known), "lists of 0 and 1")
@@ -76,7 +79,7 @@ def only_ones(cells):
     filled = [cell for cell in cells if cell]
     if not filled or not all(cell[0] == "[" and cell[-1] == "]" for cell in filled):
         return cells
-    lists = [_items(cell) if cell else [""] for cell in cells]
+    lists = [items_of(cell) if cell else [""] for cell in cells]
     if all(len(items) == 1 and items[0][:1] not in ("[", "{", "(") for items in lists):
         return [items[0] for items in lists]
     return None
@@ -99,7 +102,7 @@ def _separates(mark, cells):
     return bool(split) and (parts <= alone or all(part.isdecimal() for part in parts))
 
 
-def _items(cell):
+def items_of(cell):
     """The items of a list as Python, NumPy or JSON write it: list of str."""
     cell = re.sub(r"(?<=['\"])\s+(?=['\"])", ", ", cell)  # NumPy writes no commas
     try:

@@ -26,6 +26,7 @@ from albert_tf.records import schemas
 from albert_tf.tasks import base, tables, tag_schemes
 from albert_tf.text.sequences import pack_segments
 from albert_tf.text.tokenization import UNKNOWN
+from albert_tf.training.splits_and_results import Split
 
 ENDINGS = (".conll", ".txt")
 DOCUMENT_START = "-DOCSTART-"
@@ -76,6 +77,11 @@ class Sentences(list):
     def words(self):
         """List of Word."""
         return list(itertools.chain.from_iterable(self))
+
+    @property
+    def rows(self):
+        """The columns of the line of each word: list of lists of str."""
+        return [columns_of(self.lines[word.line - 1]) for word in self.words]
 
     @property
     def has_labels(self):
@@ -191,7 +197,7 @@ def read_words(path, columns=RECOGNISED):
 
 def _is_word(cells):
     """Whether columns are neither of a blank line nor of the start of a document."""
-    return any(cell.strip(" ") for cell in cells) and cells[0] != DOCUMENT_START
+    return any(cell.strip(" ") for cell in cells) and not cells[0].startswith(DOCUMENT_START)
 
 
 def _numbers(columns, rows, path):
@@ -290,10 +296,30 @@ def find_labels(data_dir, given=None, columns=RECOGNISED):
         return tuple(given)
     remedy = "check --data_dir, or give the model's labels in the order of its training as --labels"
     path = input_file(data_dir, "train", remedy)
-    found = {word.label for word in read(path, columns=columns).words}
+    sentences = read(path, columns=columns)
+    found = {word.label for word in sentences.words}
+    if columns.label is None:
+        _check_last_column(sentences, found)
     if len(found) < 2:
         raise UserError(f"{path}: at least two different labels are needed, not {', '.join(found)}")
     return tuple(sorted(found, key=lambda label: (label != "O", tables.order(label))))
+
+
+def _check_last_column(sentences, labels):
+    """Raises UserError if another column than the last has labels of spans, and the last has not.
+
+    Args:
+        sentences: Sentences.
+        labels: set of str, those of the last column.
+    """
+    columns = list(zip(*sentences.rows, strict=False))
+    marked = [str(n) for n, cells in enumerate(columns) if tag_schemes.are_of_spans(cells)]
+    if marked and not tag_schemes.are_of_spans(labels):
+        raise UserError(
+            f"{sentences.path}: column {marked[0]} has labels such as B-x and O, and the last has "
+            f"others: give --label_column={marked[0]} and the --text_column with the words, or the "
+            f"number of the last as --label_column if its labels are meant"
+        )
 
 
 def with_labels(sentences, labels):
@@ -446,6 +472,14 @@ class NerTask(base.Task):
             "loss": base.mean_over_batches(of_rows, batch_size, mask.sum(axis=1)),
         }
 
+    def specimen(self):
+        """Outputs with all metrics: a sentence with every label."""
+        (labels, _), outputs = super().specimen()
+        arrays = {name: ids[np.newaxis] for name, ids in labels.items()}
+        arrays["label_mask"] = np.ones_like(arrays["label_ids"])
+        words = [Word("", label, 0) for label in self.labels]
+        return Split(arrays, [words]), {"logits": outputs["logits"][np.newaxis]}
+
     def label_counts(self, arrays):
         """Number of words with each label: int array [C]."""
         ids = arrays["label_ids"][arrays["label_mask"] > 0]
@@ -475,6 +509,7 @@ class NerData(base.DataSet):
 
     notes: ClassVar[dict] = {
         "comments": "{} lines are comments and are left out",
+        "ragged": "{} lines have another number of columns than most: a line is one word",
         "without_piece": "{} words have no piece and count as unknown ones",
         "split": "{} sentences exceed --max_seq_length and are split",
         "cut": "{} pieces at the ends of words do not fit and are cut",
@@ -494,7 +529,11 @@ class NerData(base.DataSet):
     def read(self, split):
         """The Sentences of a split; its oddities are counted with the features."""
         found = read(self.sources(split)[0], self.task.labels, split != "test", self.columns)
-        return found, {"comments": found.comments}
+        widths = collections.Counter(map(len, found.rows))
+        return found, {
+            "comments": found.comments,
+            "ragged": len(found.words) - max(widths.values()),
+        }
 
     def _say(self, split, counts):
         if counts["words"]:

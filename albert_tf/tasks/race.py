@@ -2,11 +2,13 @@
 """RACE: questions with options about passages.
 
 Paper: section 4.2 (RACE). The dataset has two levels, middle and high school, and four options.
-Files of the same form may have any number of options, and questions with fewer than others.
+Files of the same form, and tables with a question in each row, may have any number of options, and
+questions with fewer than others.
 """
 
 import dataclasses
 import os
+import re
 import reprlib
 import string
 from typing import NamedTuple
@@ -22,14 +24,22 @@ from albert_tf.model import heads, objectives
 from albert_tf.options import check_race_lengths
 from albert_tf.publish import graph_inputs, signatures
 from albert_tf.records import schemas
-from albert_tf.tasks import base, data_report, json_file, tables
+from albert_tf.tasks import base, data_report, glue, json_file, label_lists, tables
 from albert_tf.text.sequences import NUM_SPECIALS, pack_segments
 from albert_tf.training import evaluation
+from albert_tf.training.splits_and_results import Split
 
 LEVELS = ("middle", "high")
 LETTERS = string.ascii_uppercase
 NUM_OPTIONS = 4  # of RACE
 MOST_OPTIONS = len(LETTERS)
+_OWN = glue.GlueTask("", text=("question",), files=glue.OWN_FILES)  # a user's tables
+COLUMNS = {  # what a column holds -> names that it may have
+    "article": ("article", "context", "passage"),
+    "options": ("options", "choices", "choices.text"),
+    "answer": ("answer", "answerKey", "label"),
+}
+_OPTION = re.compile(r"option \d+")  # columns of predict.py
 _BLANK = "_"  # where an option belongs in a question that is a gapped sentence
 
 
@@ -39,7 +49,7 @@ class Example(NamedTuple):
     Attributes:
         passage_id: str, shared by all questions of a passage.
         question: int, number of the question in its passage, from 1.
-        level: str, middle or high.
+        level: str, middle or high; "" in tables.
         context: str, the passage.
         endings: tuple of str, the question with each of its options.
         label: int from 0, or None where the answer is not known.
@@ -60,7 +70,7 @@ def input_files(data_dir, split, levels=LEVELS):
     """Files of a split: for each level all.txt, or else every .txt file, by `tables.order`.
 
     Args:
-        data_dir: str, directory that holds the folder RACE.
+        data_dir: str, directory that holds the folder RACE, or else tables, which have no levels.
         split: str, train, dev or test.
         levels: tuple of str, of LEVELS.
 
@@ -70,6 +80,8 @@ def input_files(data_dir, split, levels=LEVELS):
     Raises:
         UserError: a level has no file.
     """
+    if has_tables(data_dir):
+        return [("", glue.input_file(_OWN, data_dir, split))]
     found_files = []
     for level in levels:
         folder = os.path.join(data_dir, "RACE", split, level)
@@ -87,6 +99,14 @@ def input_files(data_dir, split, levels=LEVELS):
         whole = os.path.join(folder, "all.txt")
         found_files += [(level, path) for path in ([whole] if whole in found else found)]
     return found_files
+
+
+def has_tables(data_dir):
+    """Whether a directory has a user's own tables, and not the folder RACE (bool)."""
+    names = [name for names in glue.OWN_FILES.values() for name in names]
+    return not tf.io.gfile.isdir(os.path.join(data_dir, "RACE")) and any(
+        tf.io.gfile.exists(os.path.join(data_dir, name)) for name in names
+    )
 
 
 def read_examples(data_dir, split, tokenizer, levels=LEVELS, most_options=MOST_OPTIONS):
@@ -135,6 +155,9 @@ def count_options(data_dir, levels=LEVELS):
         UserError: a training file is missing, or a file is damaged.
     """
     splits = [s for s in ("dev", "test") if tf.io.gfile.isdir(os.path.join(data_dir, "RACE", s))]
+    if has_tables(data_dir):
+        names = tf.io.gfile.listdir(data_dir)
+        splits = [s for s in ("dev", "test") if {*glue.OWN_FILES[s]} & {*names}]
     counts = [2]
     for split in ["train", *splits]:
         for _, path in input_files(data_dir, split, levels):
@@ -202,12 +225,8 @@ def read_passage(
                 f"{reprlib.repr(choices)}"
             )
         choices = [normalize(field({"option": text}, "option", str, where)) for text in choices]
-        letters = LETTERS[: len(choices)]
-        if (needs_answers or answer is not None) and answer not in list(letters):
-            raise UserError(
-                f"{where}: the answer must be one of {', '.join(letters)}. Received: "
-                f"{reprlib.repr(answer)}"
-            )
+        if needs_answers or answer is not None:
+            answer = _letter(answer, options[number - 1], where)
         # Every underscore is replaced, as in the original: a gap of "__" gets the option twice.
         ending = question if _BLANK in question else f"{question} {_BLANK}"
         endings = tuple(ending.replace(_BLANK, text) for text in choices)
@@ -216,8 +235,68 @@ def read_passage(
     return examples
 
 
+def _letter(answer, options, where):
+    """The letter of an answer: the letter itself, in any case, or the text of one option."""
+    letters = LETTERS[: len(options)]
+    text = answer.strip() if isinstance(answer, str) else ""
+    if len(text) == 1 and text.upper() in letters:
+        return text.upper()
+    places = [place for place, option in enumerate(options) if option.strip() == text]
+    if len(places) != 1:
+        raise UserError(
+            f"{where}: the answer must be one of {', '.join(letters)}, or the text of one option. "
+            f"Received: {reprlib.repr(answer)}"
+        )
+    return letters[places[0]]
+
+
+def passages_of_table(path):
+    """Yields (file and line, passage) of each row of a table, which has one question.
+
+    The columns have the names of `COLUMNS`. Options are a list in one column, or have a column
+    each: option 1, option 2, ... Answers may be numbers, from 0 if one of them is 0, or from 1.
+    """
+    table, found, numbers = tables.read_columns(path, ("question",), has_header=True), [], []
+    for number, row in enumerate(table.rows):
+        cells = dict(zip(table.header, row.cells, strict=False))
+        named = {
+            key: next((cells[name] for name in names if cells.get(name)), "")
+            for key, names in COLUMNS.items()
+        }
+        options = (
+            label_lists.items_of(named["options"])
+            if named["options"]
+            else [
+                cells[name]
+                for name in sorted(filter(_OPTION.fullmatch, cells), key=lambda name: int(name[7:]))
+                if cells[name]
+            ]
+        )
+        answer = named["answer"].strip()
+        if answer.isdecimal() and answer not in options:
+            numbers.append((int(answer), len(options)))
+        passage = {"id": cells.get("id") or str(number), "article": named["article"]}
+        passage |= {"questions": [cells["question"]], "options": [options]}
+        found.append((row.place, passage | ({"answers": [answer]} if answer else {})))
+    first = min((number for number, _ in numbers), default=0)
+    if first and not any(number == count for number, count in numbers):
+        raise UserError(
+            f"{path}: the answers are numbers, and it cannot be seen whether the first option is 0 "
+            "or 1: give letters (A, B, ...) or the texts of the options"
+        )
+    for place, passage in found:
+        (options,), answers = passage["options"], passage.get("answers", [])
+        for number in (int(a) - min(first, 1) for a in answers if a.isdecimal()):
+            if answers[0] not in options and 0 <= number < len(options):
+                passage["answers"] = [LETTERS[number]]
+        yield place, passage
+
+
 def _passages(path):
     """Yields (file and line, JSON object) of each passage in a file."""
+    if not path.endswith(".txt"):
+        yield from passages_of_table(path)
+        return
     text = files.read_text(path)
     if os.path.basename(path) == "all.txt":
         for number, line in enumerate(text.split("\n"), start=1):
@@ -341,6 +420,11 @@ class RaceTask(base.Task):
                 results[f"eval_accuracy_{level}"] = float(np.mean(hits[levels == level]))
         return results
 
+    def specimen(self):
+        """Outputs with all metrics: a question of each level."""
+        examples = [Example("", 1, level, "", (), 0) for level in LEVELS]
+        return Split({}, examples), {"logits": np.zeros([len(LEVELS), self.choices])}
+
     def served_functions(self, model, tokenizer, prefix):
         """Functions to export for a model."""
         texts = graph_inputs.Choices(
@@ -380,7 +464,9 @@ class RaceData(base.DataSet):
         return read_examples(*given, self.task.choices), {}
 
     def described(self):
-        """The training folder and its levels."""
+        """The training folder and its levels, or the table."""
+        if has_tables(self.data_dir):
+            return self.sources("train")[0]
         return f"{os.path.join(self.data_dir, 'RACE', 'train')}: {' and '.join(self.levels)} school"
 
     def prediction_files(self, examples, answers):

@@ -3,13 +3,14 @@
 
 import codecs
 import csv
+import fractions
 import json
 import re
 import reprlib
 import sys
 from typing import NamedTuple
 
-from albert_tf import files
+from albert_tf.corpus import unpacking
 from albert_tf.errors import UserError, decode, parse_json
 
 SEPARATORS = {"\t": "tabs", ",": "commas", ";": "semicolons", "|": "vertical bars"}
@@ -17,23 +18,23 @@ _UNUSUAL = {"^": "carets", "~": "tildes", "#": "number signs", ":": "colons"}  #
 _SAMPLE, _SAMPLE_LINES = 2**20, 200  # bytes and lines that tell the separator
 _CELL = re.compile(rb'("(?:[^"]|"")*+"|[^"\t\n]*+)(?:\t|\r?\n|\Z)')
 _TO_SPACES = str.maketrans("\t\r\n", "   ")
-_WHOLE_NUMBER = re.compile(r"([+-]?\d{1,1000})(\.0*)?")  # pandas may write 2 as 2.0
+_NUMBER = re.compile(r"[+-]?\d{1,1000}(\.\d{0,1000})?")  # pandas may write 2 as 2.0
 
 
 def order(name):
-    """Key that sorts labels and names: whole numbers by value, then others by code points.
+    """Key that sorts labels and names: numbers by value, then others by code points.
 
     Args:
         name: str.
     """
-    number = _WHOLE_NUMBER.fullmatch(name)
-    return (0, int(number[1]), name) if number else (1, 0, name)
+    is_number = _NUMBER.fullmatch(name)
+    return (0, fractions.Fraction(name.removesuffix(".")), name) if is_number else (1, 0, name)
 
 
 def spellings(labels, known=()):
     """Spellings of labels that mean another one: dict from str to the str to use.
 
-    Whole numbers are equal by value, since pandas writes 1 as 1.0 beside an empty cell, and so are
+    Numbers are equal by value, since pandas writes 1 as 1.0 beside an empty cell, and so are
     True and true.
 
     Args:
@@ -204,11 +205,7 @@ def read_form(path, columns, delimiter=None, quoted_tabs=True):
     Raises:
         UserError: the file cannot be read or is empty.
     """
-    content = files.read_bytes(path)
-    encoding = files.encoding_of(content[:_SAMPLE])
-    if encoding not in (None, "utf-8"):  # such as "Unicode text" of Excel
-        content = content.decode(encoding, errors="replace").encode()
-    content = content.removeprefix(codecs.BOM_UTF8)
+    content = b"".join(unpacking.blocks(path)).removeprefix(codecs.BOM_UTF8)
     if b"\n" not in content:  # lines of old spreadsheets end in a carriage return
         content = content.replace(b"\r", b"\n")
     if not content.strip():
@@ -320,6 +317,8 @@ def read_columns(
         table, has_header = _objects(content, lines, path), True
     if not table:
         raise UserError(f"{path} holds no example")
+    if quoted_tabs:  # spreadsheets write separators alone for rows without content
+        table = [(line, cells if any(map(str.strip, cells)) else []) for line, cells in table]
     found, left_out = [], 0
     if any(isinstance(column, str) for column in columns):  # nothing before a header is a row
         left_out = next((place for place, (_, cells) in enumerate(table) if cells), 0)
@@ -367,7 +366,7 @@ def _number(column, header, path, form):
         state = "two columns are named" if column in header else "no column"
         raise UserError(
             f"{path}: {state} {column!r} in its header; there are {', '.join(map(repr, header))}, "
-            f"with {form}"
+            f"with {form}. --text_column, --label_column and so on name the columns"
         )
     return header.index(column)
 
@@ -383,16 +382,26 @@ def _objects(content, lines, path):
             (n, parse_json(line, f"{path}, line {n}") if line.strip() else None)
             for n, line in enumerate(lines, start=1)
         ]
-    keys = {}
+    keys, found = {}, []
     for number, row in numbered:
         if not isinstance(row, dict | None):
             raise UserError(
                 f"{path}, line {number}: a JSON object with the columns is expected. Received: "
                 f"{reprlib.repr(row)}"
             )
-        keys |= dict.fromkeys(row or ())
-    table = [(n, [_cell(row.get(key)) for key in keys] if row else []) for n, row in numbered]
+        found.append((number, flat(row or {})))
+        keys |= dict.fromkeys(found[-1][1])
+    table = [(n, [_cell(row.get(key)) for key in keys] if row else []) for n, row in found]
     return [(0, [*keys]), *table]
+
+
+def flat(row, start=""):
+    """A JSON object without objects in it: `{"a": {"b": 1}}` has the key `a.b`, as in pandas."""
+    found = {}
+    for key, value in row.items():
+        is_object = isinstance(value, dict)
+        found |= flat(value, f"{start}{key}.") if is_object else {f"{start}{key}": value}
+    return found
 
 
 def _is_one_value(content):
@@ -420,8 +429,8 @@ def _cell(value):
     """A JSON value as the text of a cell; null is none."""
     if value is None:
         return ""
-    is_nested = isinstance(value, list | dict)
-    return json.dumps(value, ensure_ascii=False) if is_nested else str(value)
+    is_list = isinstance(value, list)
+    return json.dumps(value, ensure_ascii=False) if is_list else str(value)
 
 
 def rows(lines, name, form):

@@ -76,6 +76,14 @@ def find(labels):
     )
 
 
+def are_of_spans(labels):
+    """Whether labels, O among them, are those of a scheme with marks (bool)."""
+    try:
+        return "O" in labels and bool(find(labels).marks)
+    except UserError:
+        return False
+
+
 def metrics(gold, found, scheme):
     """Metrics of labelled sentences.
 

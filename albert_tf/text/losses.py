@@ -49,10 +49,15 @@ _FORMS = {
         "read the source with its own encoding, and leave out null bytes, soft hyphens and "
         "characters of private use",
     ),
-    "have columns": (
-        r'[\t|"]',
-        re.compile(r'(?<=\S)\t+\S| \|\|\| |\A[^\s,;"]*[,;]".*"(?:[,;]|\Z)'),
-        "keep the column with the text, such as with cut -f 2 for tabs",
+    "have columns, with tabs, commas or the like between": (
+        r'[\t|",]',
+        re.compile(
+            r'(?<=\S)\t+\S| \|\|\| |\A[^\s,;"]*[,;]".*"(?:[,;]|\Z)'
+            # Commas without a space, but not of numbers and of texts without spaces, as Chinese.
+            r"|,(?=[\"']?[^\W\u2e80-\uffff])(?:(?<=[^\s\d,],)|(?<=\A\d,)(?=\D))"
+        ),
+        "keep the column with the text: with cut -f 2 for tabs, or as a JSON object on each line, "
+        "which --input_format=jsonl reads",
     ),
     "have only numbers, or times as subtitles do": (
         r"\d",

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from albert_tf.errors import UserError
-from albert_tf.options import NUM_SPECIALS
+from albert_tf.options import NUM_SPECIALS, NUM_SPECIALS_OF_ONE
 
 Texts = list[str] | tuple[str, ...] | npt.NDArray[Any]  # several texts; arrays are of str
 SHORTEST = NUM_SPECIALS + 2  # length of a sequence with one piece of each text
@@ -34,6 +34,11 @@ def cut(first, second, max_length):
     half = (room + 1) // 2  # if both are equally long, the second loses the odd piece
     first = first[: max(half, room - len(second))]
     return first, second[: room - len(first)]
+
+
+def both_ends(ids, count):
+    """The first and the last ids of a text, `count` together, half of them each."""
+    return ids[: count // 2] + ids[len(ids) - (count - count // 2) :]
 
 
 def pack_segments(firsts, seconds, special_ids, max_length):
@@ -67,7 +72,7 @@ def pack_segments(firsts, seconds, special_ids, max_length):
     }
 
 
-def pack_pairs(tokenizer, texts, pairs, max_length, lengths=None):
+def pack_pairs(tokenizer, texts, pairs, max_length, lengths=None, keeps_ends=False):
     """Arrays of `pack_segments` of texts and second texts that are cut to fit.
 
     Args:
@@ -76,6 +81,7 @@ def pack_pairs(tokenizer, texts, pairs, max_length, lengths=None):
         pairs: list of n str, normalized; None or "" for no second text.
         max_length: int, T.
         lengths: list or None, to which the lengths of the sequences before the cut are added.
+        keeps_ends: bool, whether a text loses its middle, and not its end.
     """
     firsts, seconds = [], []
     for text, pair in zip(texts, pairs, strict=True):
@@ -83,10 +89,46 @@ def pack_pairs(tokenizer, texts, pairs, max_length, lengths=None):
         first = tokenizer.encode_ids(text, is_normalized=True)
         if lengths is not None:
             lengths.append(len(first) + len(second) + (NUM_SPECIALS if second else 2))
-        first, second = cut(first, second, max_length)
+        kept = cut(first, second, max_length)
+        if keeps_ends:
+            kept = [both_ends(ids, len(n)) for ids, n in zip((first, second), kept, strict=True)]
+        first, second = kept
         firsts.append(first)
         seconds.append(second or None)
     return pack_segments(firsts, seconds, tokenizer.special_ids(with_mask=False), max_length)
+
+
+def pack_windows(tokenizer, texts, max_length, windows, lengths=None):
+    """Arrays of the parts of texts, one after another, each as [CLS] part [SEP].
+
+    The last part of a text overlaps the one before, so that it is as long as the others.
+
+    Args:
+        tokenizer: FullTokenizer.
+        texts: list of n str, normalized.
+        max_length: int, T.
+        windows: int, W; later parts are left out.
+        lengths: list or None, as of `pack_pairs`.
+
+    Returns:
+        dict of numpy arrays [n, W * T], as of `pack_segments`; all 0 where a text has fewer parts.
+    """
+    parts, room = [], max_length - NUM_SPECIALS_OF_ONE
+    for text in texts:
+        ids = tokenizer.encode_ids(text, is_normalized=True)
+        if lengths is not None:
+            lengths.append(len(ids) + NUM_SPECIALS_OF_ONE)
+        last = max(len(ids) - room, 0)  # a part that ends with the text, as long as the others
+        starts = (min(start, last) for start in range(0, max(len(ids), 1), room))
+        found = [ids[start : start + room] for start in starts]
+        parts += [*found, *[None] * windows][:windows]
+    exists = np.array([[part is not None] for part in parts], np.int32).reshape(-1, 1)
+    segments = [part or [] for part in parts], [None] * len(parts)
+    packed = pack_segments(*segments, tokenizer.special_ids(with_mask=False), max_length)
+    return {
+        name: (values * exists).astype(values.dtype).reshape(-1, windows * max_length)
+        for name, values in packed.items()
+    }
 
 
 def as_texts(texts: str | Texts, name: str = "texts") -> list[str]:

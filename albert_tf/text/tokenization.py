@@ -21,7 +21,7 @@ import numpy.typing as npt
 import sentencepiece
 
 from albert_tf import vocabulary_record
-from albert_tf.errors import UserError
+from albert_tf.errors import CalledElsewhere, UserError
 from albert_tf.sentencepiece_proto import ModelProto
 from albert_tf.text import sequences
 from albert_tf.text.clean_up import CleanUp
@@ -313,6 +313,9 @@ class FullTokenizer:
         UserError: no file is given, it cannot be used, or it records another clean-up.
     """
 
+    encode = CalledElsewhere("tokenizer(text), or encode_ids(text) without special pieces")
+    decode = CalledElsewhere("convert_ids_to_tokens(ids)")
+    from_pretrained = CalledElsewhere("albert_tf.load(path).tokenizer")
     reads: Callable[[str], None] | None = None
     # Defined by the subclasses.
     apply_table: Callable[[str], str] | None = None

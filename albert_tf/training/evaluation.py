@@ -88,11 +88,7 @@ class Evaluator:
         before = BestState(-1, -1, worst)
         if self._counts and self._is_comparable():
             before = self._folder.results or before
-        if self._key_metric not in metrics:
-            raise UserError(
-                f"--best_metric={self._key_metric}: there is no such metric; there are "
-                f"{', '.join(sorted(metrics))}"
-            )
+        check_metric(self._key_metric, metrics)
         sign = -1 if is_loss(self._key_metric) else 1
         step, value, saved = self._run.step, sign * float(metrics[self._key_metric]), ""
         now, is_best = before._replace(step=step), before.is_beaten_by(step, value)
@@ -259,6 +255,20 @@ def evaluated_on(paths, **settings):
 def sorted_lines(metrics):
     """The `key = value` lines of an evaluation, sorted by key as the original sorts them."""
     return [f"{key} = {metrics[key]}" for key in sorted(metrics)]
+
+
+def check_metric(name, names):
+    """Raises UserError if the metric that chooses the best checkpoint is none of those there are.
+
+    Args:
+        name: str.
+        names: iterable of str.
+    """
+    if name not in names:
+        shown = sorted(other for other in names if not other.startswith("count_"))
+        raise UserError(
+            f"--best_metric={name}: there is no such metric; there are {', '.join(shown)}"
+        )
 
 
 def is_loss(name):

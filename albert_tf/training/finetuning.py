@@ -254,7 +254,7 @@ def _say_data(records, task):
     dataset = input_pipeline.eval_dataset(records.paths[:1], records.schema, 1)
     row = {name: values[0] for name, values in next(dataset.as_numpy_iterator()).items()}
     # If there are several choices, show the right one.
-    choice = row["label_ids"][0] if task.choices > 1 else 0
+    choice = row["label_ids"][0] if "options" in task.input_names else 0
     ids, mask = (row[name].reshape(task.choices, -1)[choice] for name in task.inputs[:2])
     ids = ids[mask > 0].tolist()
     pieces = task.text.tokenizer.convert_ids_to_tokens(ids)

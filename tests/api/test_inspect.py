@@ -116,6 +116,7 @@ def test_what_cannot_be_used_is_an_error(damage, message, release, capsys):
     assert_names(capsys.readouterr().err, message)
 
 
+@pytest.mark.long
 def test_how_far_the_layers_move(tmp_path, capsys):
     import albert_tf
 

@@ -57,6 +57,25 @@ def test_importing_the_package_imports_nothing_else():
     assert not {"tensorflow", "numpy", "absl", "sentencepiece"} & set(eval(done.stdout))
 
 
+@pytest.mark.parametrize(
+    ("owner", "name", "ours"),
+    [
+        (albert_tf.Loaded, "encode", "embed"),
+        (albert_tf.Loaded, "save_pretrained", "save(directory)"),
+        (albert_tf.Loaded, "fit", "model.fit"),
+        (albert_tf.FullTokenizer, "encode", "encode_ids"),
+        (albert_tf.FullTokenizer, "from_pretrained", "albert_tf.load"),
+        (albert_tf.AlbertConfig, "from_pretrained", "from_json_file"),
+        (albert_tf.AlbertModel, "from_pretrained", "from_checkpoint"),
+        (albert_tf, "from_pretrained", "albert_tf.load"),
+        (albert_tf, "AutoModel", "albert_tf.load"),
+    ],
+)
+def test_names_of_other_libraries(owner, name, ours):
+    with refuses(name, ours, error=AttributeError):
+        getattr(owner, name)
+
+
 @pytest.mark.long
 def test_the_callers_keras_stays_keras_3(release):
     code = f"""

@@ -299,6 +299,7 @@ def test_sentences_without_words(trained):
         ("pair", ("a", "b", "c"), {}, "3"),
         ("pair", ("a",), {"question": "b"}, "texts, pairs ... question"),
         ("pair", ("a", 5), {}, "5"),
+        ("pair", (None, "a"), {}, "texts ... None"),
         ("ner", ("a", "b"), {}, "2"),
     ],
 )
@@ -307,10 +308,17 @@ def test_wrong_arguments(trained, kind, inputs, named, message):
         albert_tf.load(str(trained(kind))).predict(*inputs, **named)
 
 
-def test_examples_without_an_input(trained):
-    message = "text_pair"
+@pytest.mark.parametrize(
+    "example, message",
+    [
+        ({"text": "a", "id": 1}, "text_pair"),
+        ({"text": "a", "text_pair": 5}, "text_pair ... 5"),
+        ("a", "text, text_pair ... 'a'"),
+    ],
+)
+def test_wrong_examples(trained, example, message):
     with refuses(message):
-        albert_tf.load(str(trained("pair"))).answers([{"text": "a", "id": 1}])
+        albert_tf.load(str(trained("pair"))).answers([example])
 
 
 @pytest.mark.long

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 import albert_tf
+from albert_tf import options
 from albert_tf.cli import flag_groups
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import COMMANDS, as_called
@@ -163,6 +164,17 @@ CONFIG_TEXT = AlbertConfig(
 ).to_json_string()
 MISTAKES_OF = {  # script -> rows of words and a part of the answer
     "run_classifier": [
+        (("--epochs=3",), "--epochs=3 ... --num_train_epochs"),
+        (("--num_epochs", "2"), "--num_epochs ... --num_train_epochs"),
+        (("--learning-rate=1",), "--learning-rate=1 ... --learning_rate"),
+        (("--lr=1e-5",), "--lr=1e-5 ... --learning_rate"),
+        (("--batch_size=8",), "--batch_size=8 ... --train_batch_size"),
+        (("--per_device_train_batch_size=8",), "=8 ... --train_batch_size"),
+        (("--max_length=128",), "--max_length=128 ... --max_seq_length"),
+        (("--model_name_or_path=a",), "--model_name_or_path=a ... --init_checkpoint"),
+        (("--max_seq_lenght=9",), "--max_seq_lenght=9 ... --max_seq_length"),
+        (("--do_train=yes",), "--do_train=yes ... true or false"),
+        ((*GLUE, "--output_dir=a", "--do_train", "true"), "true ... --do_train=true"),
         ((*GLUE, "--output_dir="), "--output_dir ... ./output_dir"),
         ((*GLUE, *TRAIN, "--export_dir="), "--export_dir"),
         ((*GLUE, *TRAIN, "--vocab_file=none", CONFIG), "--vocab_file=none"),
@@ -222,6 +234,8 @@ MISTAKES_OF = {  # script -> rows of words and a part of the answer
         ),
     ],
     "run_pretraining": [
+        (("--epochs=3",), "--epochs=3 ... --num_train_steps"),
+        (("--model=a",), "--model=a ... --init_checkpoint"),
         ((*RECORDS, "--input_file=x", "--output_dir="), "--output_dir"),
         ((*RECORDS, "--input_file=none*"), "--input_file ... 'none*'"),
         ((*RECORDS, "--input_file={here}/*", "--eval_input_file=none", "--do_eval"), "'none'"),
@@ -273,6 +287,7 @@ MISTAKES_OF = {  # script -> rows of words and a part of the answer
         ((*EXPORT, "--albert_directory="), "--albert_directory"),
         ((*EXPORT, "--albert_directory={here}/vocab.txt"), "--albert_directory="),
         ((*EXPORT, "--albert_directory=none"), "--albert_directory=none"),
+        ((*EXPORT, "--albert_directory=english-small"), "=english-small ... models/english-small"),
         ((*EXPORT, "--albert_directory={here}/empty"), "albert_config.json"),
         ((*EXPORT, "--albert_directory={here}/model"), "model.ckpt-best"),
         ((*EXPORT, "--albert_directory={here}/bad"), "JSON"),
@@ -286,6 +301,9 @@ MISTAKES_OF = {  # script -> rows of words and a part of the answer
         ((*EXPORT, "--albert_directory={here}", "--max_seq_length=9"), "--export"),
     ],
     "predict": [
+        (("--batch_size=8",), "--batch_size=8 ... --predict_batch_size"),
+        (("a film",), "a film ... --text="),
+        (("--text=a", "film"), "film ... --text="),
         ((), "--saved_model ... --model"),
         (("--saved_model=none", "--text=a"), "--saved_model=none"),
         (("--model=none", "--text=a"), "--model=none"),
@@ -328,6 +346,17 @@ def test_mistakes_are_answered_before_tensorflow_is_imported(number, said_withou
     assert line.startswith(f"{script}: error: ")
     assert_names(line, message)
     assert code == "exit code 1"
+
+
+@pytest.mark.parametrize("ours", options._CALLED_ELSEWHERE)
+def test_names_of_other_libraries_mean_flags_of_commands(ours):
+    flags = {script: names_of(script, lambda _: True) for script in COMMANDS}
+    assert set(ours.split("|")) <= {name for names in flags.values() for name in names}
+    for theirs in options._CALLED_ELSEWHERE[ours].split("|"):
+        for names in flags.values():
+            meant = options.name_here(theirs, names)
+            if theirs not in names and set(ours.split("|")) & set(names):
+                assert meant == next(name for name in ours.split("|") if name in names)
 
 
 # --- Remote paths --------------------------------------------------------------------------------

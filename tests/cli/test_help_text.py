@@ -57,7 +57,7 @@ def test_flags_stand_under_their_subject(helps):
     "words, line",
     [
         ((), "--data_dir, --output_dir ... --help"),
-        (("--data_dir=x", "--output_di=y"), "'output_di' ... output_dir ... --help"),
+        (("--data_dir=x", "--output_di=y"), "--output_di ... --output_dir ... --help"),
         (("--data_dir=x", "--output_dir=y", "--train_step=few"), "--train_step=few ... --help"),
         (("--data_dir=x", "--output_dir=y", "--learning_rate=1e-5x"), "--learning_rate=1e-5x"),
     ],

@@ -286,6 +286,13 @@ def test_columns_of_the_training(content, flags, columns):
     assert found[0][1].get("id") == ("7" if "id_column" in flags else None)
 
 
+def test_the_labels_of_a_file_like_that_of_the_training_are_not_copied():
+    known = {"text_column": "text", "label_column": "label"}
+    model = predict_examples.Model(("text",), (), ("label",), None, None, of_training=known)
+    found = predict_examples.read([b"text,label\n", b"a,x\n"], "in.csv", model)
+    assert [example[:2] for example in found] == [({"text": "a"}, {})]
+
+
 def test_options_that_a_question_lacks():
     names = ("article", "question", "options")
     model = predict_examples.Model(names, (), (), 4, None, fewest_options=2)
@@ -324,6 +331,29 @@ def test_words_of_json_objects():
     assert found == [({"text": "Anna lives"}, {"id": 7}), ({"text": "a"}, {}), ({"text": "b"}, {})]
 
 
+def test_questions_in_a_file_like_that_of_a_training(tmp_path):
+    names = ("article", "question", "options")
+    model = predict_examples.Model(names, (), ("label",), 4, None, fewest_options=2)
+    path = tmp_path / "in.jsonl"
+    row = {"id": 7, "question": "Who?", "choices": ["x", "y"], "answer": "x"}
+    path.write_text(json.dumps(row) + "\n" + json.dumps(row | {"context": "It."}))
+    found = predict_examples.questions(str(path), model)
+    assert [example[0]["article"] for example in found] == ["", "It."]
+    assert found[0][0]["options"] == ["x", "y"] and found[0][1] == {"id": "7"}
+    usual = {"article": "It.", "question": "Who?", "options": ["x", "y"]}
+    path.write_text(json.dumps(usual))
+    assert predict_examples.questions(str(path), model) is None
+    path.write_text("It.\tWho?\tx\ty\n")
+    assert predict_examples.questions(str(path), model) is None
+    model = predict_examples.Model(("question", "context"), (), ("answer",), None, None)
+    qa = {"id": 7, "question": "Who?", "answers": [{"text": "It", "answer_start": 0}]}
+    path.write_text(json.dumps({"data": [{"paragraphs": [{"context": "It.", "qas": [qa]}]}]}))
+    (found,) = predict_examples.questions(str(path), model)
+    assert found[:2] == ({"question": "Who?", "context": "It."}, {"id": "7"})
+    path.write_text('{"question": "Who?", "context": "It."}')
+    assert predict_examples.questions(str(path), model) is None
+
+
 @pytest.mark.parametrize(
     ("question", "context", "is_swapped"),
     [
@@ -331,6 +361,9 @@ def test_words_of_json_objects():
         ("它是由一个和尚写的，很久以前。", "谁写的？", True),
         ("Who wrote it?", "It was written by a monk.", False),
         ("Who wrote it?", "Who knows?", False),
+        ("It was written by a monk. " * 9, "Who wrote it", True),
+        ("It was written by a monk. " * 9 + "Who?", "A monk.", False),
+        ("the name of the author of the book", "Anna.", False),
         ("Tell me who wrote it", "Was it a monk who wrote this book, or somebody else?", False),
     ],
 )
@@ -503,6 +536,19 @@ def test_the_newest_export_is_taken(tmp_path):
         if name != "11":
             (tmp_path / "a[b]" / name / "saved_model.pb").touch()
     assert predict.find_export(str(tmp_path / "a[b]")) == str(tmp_path / "a[b]" / "10")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"PK\x03\x04" + bytes(100), "a.csv ... ZIP ... CSV"),
+        (b"\x1f\x8b\x08" + bytes(9), "a.csv ... compressed"),
+    ],
+)
+def test_a_file_that_is_no_text(content, message, classifier, run_main, tmp_path):
+    (tmp_path / "a.csv").write_bytes(content)
+    with refuses(message):
+        run_main(predict, saved_model=classifier, input_file=tmp_path / "a.csv")
 
 
 @pytest.mark.parametrize(

@@ -211,3 +211,8 @@ def test_mistakes(name, flags, message, request, run_main):
     with refuses(message) as caught:
         run_main(predict, model=directory, **flags)
     assert "\n" not in str(caught.value)
+
+
+def test_a_training_is_no_export(release, run_main):
+    with refuses(f"--saved_model={release} ... --model={release}"):
+        run_main(predict, saved_model=release, text="a")

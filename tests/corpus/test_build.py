@@ -28,6 +28,7 @@ def source(tmp_path):
     return write_text(tmp_path / "in.txt", np.random.default_rng(0), 400)
 
 
+@pytest.mark.long
 def test_the_records_do_not_depend_on_the_number_of_workers(source, tmp_path, tokenizer):
     one, first = make(source, tmp_path / "one", tokenizer)
     two, second = make(source, tmp_path / "two", tokenizer, num_workers=2)

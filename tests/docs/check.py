@@ -12,6 +12,8 @@ that are marked `<!-- docs-check: skip, REASON -->` are not run; test_docs.py pa
 
 import argparse
 import collections
+import contextlib
+import multiprocessing
 import os
 import re
 import shlex
@@ -20,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from pathlib import Path
 
 from tests import ROOT
@@ -93,16 +96,45 @@ def run(command, directory):
     return done.stderr or f"exit code {done.returncode}" if done.returncode else None, changed
 
 
-def run_python(blocks, directory):
-    """Runs the last of some blocks of a page, after the ones before; returns an error or None."""
+def run_blocks(connection, directory):
+    """Runs the Python blocks that arrive, one after another with the same names, until None does.
 
-    def execute():
-        names = {}
-        for block in blocks:
+    It answers each with an error or None.
+    """
+    os.chdir(directory)
+    with open(os.devnull, "w", encoding="utf-8") as nothing:
+        for number in (1, 2):
+            os.dup2(nothing.fileno(), number)
+    names = {}
+    for block in iter(connection.recv, None):
+        try:
             exec(compile(block.text, f"{block.page}:{block.line}", "exec"), names)
+            connection.send(None)
+        except BaseException:
+            connection.send(traceback.format_exc())
 
-    outcome = processes.fork(execute, directory, SECONDS)
-    return outcome.errors if outcome.code else None
+
+@contextlib.contextmanager
+def python_session(directory):
+    """Gives a function that runs a Python block after the ones before; it returns error or None."""
+    context = multiprocessing.get_context("fork")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=run_blocks, args=(theirs, directory), daemon=True)
+
+    def run_block(block):
+        if not process.pid:
+            process.start()
+            theirs.close()
+        try:
+            ours.send(block)
+            return ours.recv() if ours.poll(SECONDS) else f"no end after {SECONDS} s"
+        except (EOFError, BrokenPipeError):
+            return "the process ended"
+
+    yield run_block
+    if process.pid:
+        process.kill()
+        process.join()
 
 
 def write_programs(directory):
@@ -126,27 +158,26 @@ def check_page(page, directory):
     Returns:
         Counter of "run", "skipped" and "failed".
     """
-    counts, python = collections.Counter(), []
-    for block in markdown.blocks(page):
-        if block.language == "python" and not block.skipped:
-            python.append(block)
-        commands = {"bash": block.commands, "python": ["(Python)"]}.get(block.language, ())
-        for command in commands:
-            start, error, changed = time.monotonic(), None, []
-            if block.language == "python" and not block.skipped:
-                error = run_python(python, directory)
-            elif not block.skipped:
-                error, changed = run(command, directory)
-            kind = "failed" if error else "skipped" if block.skipped else "run"
-            counts[kind] += 1
-            seconds = time.monotonic() - start
-            print(f"{page}:{block.line} {kind} {seconds:.1f} s: {command}", flush=True)
-            if block.skipped:
-                print(f"    {block.skipped}")
-            if changed:
-                print(f"    smaller: {', '.join(changed)}")
-            if error:
-                print(error[-3000:])
+    counts = collections.Counter()
+    with python_session(directory) as run_block:
+        for block in markdown.blocks(page):
+            commands = {"bash": block.commands, "python": ["(Python)"]}.get(block.language, ())
+            for command in commands:
+                start, error, changed = time.monotonic(), None, []
+                if block.language == "python" and not block.skipped:
+                    error = run_block(block)
+                elif not block.skipped:
+                    error, changed = run(command, directory)
+                kind = "failed" if error else "skipped" if block.skipped else "run"
+                counts[kind] += 1
+                seconds = time.monotonic() - start
+                print(f"{page}:{block.line} {kind} {seconds:.1f} s: {command}", flush=True)
+                if block.skipped:
+                    print(f"    {block.skipped}")
+                if changed:
+                    print(f"    smaller: {', '.join(changed)}")
+                if error:
+                    print(error[-3000:])
     return counts
 
 

@@ -104,8 +104,6 @@ def test_links_lead_somewhere(page):
 
 @pytest.mark.parametrize("page", [*markdown.pages(), "benchmarks/README.md", "CONTRIBUTING.md"])
 def test_code_is_not_wider_than_the_site(page):
-    if page in ("docs/own-data.md", "docs/serving.md"):
-        pytest.skip("not yet wrapped")
     lines = [line for block in markdown.blocks(page) for line in block.text.splitlines()]
     assert [line for line in lines if len(line) > markdown.WIDEST_CODE] == []
 

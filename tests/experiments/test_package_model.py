@@ -129,6 +129,7 @@ def check_model(directory):
     )
 
 
+@pytest.mark.long
 def test_the_models_of_the_package():
     for name, path in models.paths().items():
         check_model(package_model.Path(path))

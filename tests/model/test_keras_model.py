@@ -18,7 +18,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.model import heads, optimization
 from albert_tf.model.encoder import AlbertModel
 from tests import tiny
-from tests.errors import refuses
+from tests.errors import assert_names, refuses
 from tests.model.small_config import PLAIN
 from tests.processes import run_python
 
@@ -332,6 +332,12 @@ def test_a_classifier_has_outputs(outputs):
             kind(CONFIG, outputs)
 
 
+@pytest.mark.parametrize("config", ["english-small", None, {}])
+def test_what_is_no_config(config):
+    with refuses("config ... AlbertModel.from_checkpoint", repr(config)):
+        AlbertModel(config)
+
+
 def test_texts_are_no_features():
     model = heads.ClassificationModel(AlbertConfig.from_dict(tiny.WIDE), 2)
     texts, labels = ["a film", "a train"], np.array([0, 1])
@@ -340,6 +346,21 @@ def test_texts_are_no_features():
     for given in ((texts, labels), (np.array(texts), labels), (data,)):
         with refuses("input_ids ... FullTokenizer"):
             model.fit(*given)
+        for method in (model.predict, model.evaluate):
+            with refuses("input_ids ... albert_tf.load"):
+                method(given[0])
+
+
+@pytest.mark.parametrize("from_logits", [False, True])
+def test_a_loss_of_probabilities(from_logits, recwarn):
+    model = heads.ClassificationModel(AlbertConfig.from_dict(tiny.WIDE), 2)
+    loss = tf_keras.losses.SparseCategoricalCrossentropy(from_logits=from_logits)
+    model.compile("sgd", loss, ["accuracy"])
+    if not from_logits:
+        model.compile("sgd", "sparse_categorical_crossentropy")
+    assert len(recwarn) == 2 * (not from_logits)
+    for warning in recwarn:
+        assert_names(warning.message, "SparseCategoricalCrossentropy(from_logits=True)")
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ from albert_tf.tasks.squad import features as squad_features
 from albert_tf.tasks.squad import questions as squad_questions
 from albert_tf.text.tokenization import FullTokenizer
 from tests import tiny
+from tests.docs import markdown
 from tests.errors import refuses
 from tests.processes import lines_of_code
 
@@ -745,6 +746,34 @@ def test_a_tflite_file_that_differs(exported, run_main, tmp_path, monkeypatch):
             export_dir=tmp_path / "export", export_tflite=True,
         )  # fmt: skip
     assert not list(tmp_path.glob("export/*"))
+
+
+# --- Requests of TensorFlow Serving ---
+
+REQUESTS = [
+    json.loads(block.text)
+    for block in markdown.blocks("docs/serving.md")
+    if block.language == "json"
+]
+
+
+@pytest.mark.parametrize("name", [*RUNS])
+def test_requests_of_the_documentation(name, exported, signatures_of):
+    functions, answered = signatures_of(exported(name)[1]), set()
+    for request in REQUESTS:
+        function, given = functions.get(request["signature_name"]), request["inputs"]
+        wanted = function.structured_input_signature[1] if function else {}
+        is_of_race = len(given.get("input_ids", [[]])[0]) == 12
+        if wanted.keys() != given.keys() or (
+            "input_ids" in given and is_of_race != (name == "RACE")
+        ):
+            continue
+        values = {key: tf.constant(value, wanted[key].dtype) for key, value in given.items()}
+        outputs = function(**values)
+        assert {len(output) for output in outputs.values()} == {len(next(iter(given.values())))}
+        answered.add(request["signature_name"])
+    # Serialized examples are shown in Python; embeddings take what `text` takes.
+    assert functions.keys() - answered <= {"serving_default", "embeddings"}
 
 
 # --- Nothing half there ---

@@ -68,6 +68,7 @@ def test_other_settings_are_an_error_and_change_no_file(again, out, flags, shown
     assert contents(out) == before
 
 
+@pytest.mark.long
 def test_more_updates_and_predictions_are_something_to_do(again, out):
     record = (out / "run.json").read_bytes()
     again(do_predict=True)

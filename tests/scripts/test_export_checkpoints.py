@@ -223,6 +223,17 @@ def test_slots_and_step_stay_behind(form, source, export, capsys):
     assert "left out" not in capsys.readouterr().out
 
 
+def test_the_newest_checkpoint_is_exported_if_none_was_evaluated(source, run_main, tmp_path):
+    folder, written = source(), tmp_path / "out" / "model.ckpt"
+    for step in (4, 5):
+        tensors = read(folder / "model.ckpt") | {"global_step": np.int64(step)}
+        write(folder / f"model.ckpt-{step}", tensors)
+    changed = read(folder / "model.ckpt-5") | {"bert/pooler/dense/bias": np.full(32, 7, "f4")}
+    write(folder / "model.ckpt-5", changed)
+    run_main(export_checkpoints, albert_directory=folder, export_path=written)
+    assert set(read(written)["bert/pooler/dense/bias"]) == {7}
+
+
 def test_a_run_of_ours_is_exported_without_its_moments(source, export):
     state, _ = training_state(golden_config())
     folder = source()

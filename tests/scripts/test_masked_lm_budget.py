@@ -183,6 +183,7 @@ def test_the_run_knows_the_vocabulary_of_its_records(pretrain, flags, made, tmp_
     assert len(loaded.fill_mask("a b [MASK] c", top_k=2)[0]) == 2
 
 
+@pytest.mark.long
 def test_a_vocabulary_that_has_moved_can_be_given(pretrain, flags, made, tmp_path):
     del flags["masked_lm_budget"]
     for name in ("masked", "summary-masked.json"):
@@ -200,6 +201,7 @@ def test_a_vocabulary_that_has_moved_can_be_given(pretrain, flags, made, tmp_pat
     assert (resumed.vocabulary, resumed.text) == (record.vocabulary, record.text)
 
 
+@pytest.mark.long
 def test_records_without_a_summary_have_the_given_vocabulary(pretrain, flags, made, tmp_path):
     flags["input_file"] = shutil.copy(made / "unmasked", tmp_path / "records")
     pretrain(num_train_steps=1)

@@ -86,7 +86,7 @@ def test_a_small_set_is_learnt(learnt, data):
     assert submitted == ["|".join(np.array(LABELS)[row]) for row in rows]
     assert len(set(submitted)) > 1
     kind = json.loads((learnt / "finetuned_task.json").read_text())
-    assert kind == {"task_name": "multi_label", "labels": [*LABELS]}
+    assert kind == {"task_name": "multi_label", "labels": [*LABELS], "scale": None}
 
 
 @pytest.mark.long
@@ -124,6 +124,7 @@ def test_columns_of_0_and_1_are_the_same_labels(data):
     assert one == other
 
 
+@pytest.mark.long
 def test_the_threshold_of_an_evaluation_is_kept_and_used(learnt, tmp_path):
     out = shutil.copytree(learnt, tmp_path / "out")
     path = out / multi_label.LabelThreshold.FILE
@@ -287,7 +288,7 @@ def test_the_flags_of_a_run_can_be_read_again(learnt):
         ({"label_column": "food,id"}, "line 4 ... 0 ... 1 ... 2"),
         ({"label_column": "food,news", "labels": "a,b,c"}, "3 ... 2"),
         ({"labels": "food,news"}, "'sport'"),
-        ({"label_column": ""}, "--do_train"),
+        ({"label_column": ""}, "--label_column ... --do_train ... train."),
         ({"labels": "food|drink,news"}, "food|drink"),
         ({"label_column": "news,a|b"}, "a|b"),
     ],

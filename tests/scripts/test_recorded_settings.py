@@ -223,6 +223,7 @@ def train(run_main, out, **flags):
     run_main(run_classifier, **given | flags, output_dir=out)
 
 
+@pytest.mark.long
 def test_fine_tuning_takes_over_what_pretraining_recorded(pretrained, run_main, parts, tmp_path):
     train(run_main, tmp_path / "out", init_checkpoint=pretrained)
     settings = RunDirectory(str(tmp_path / "out")).settings

@@ -97,8 +97,8 @@ def weights(directory, step):
     return {name: reader[name] for name in reader.shapes}
 
 
-@pytest.mark.parametrize("masks", ["masked", "unmasked"])
-@pytest.mark.parametrize("optimizer", ["adamw", "lamb"])
+@pytest.mark.parametrize("masks", ["masked", pytest.param("unmasked", marks=pytest.mark.long)])
+@pytest.mark.parametrize("optimizer", [pytest.param("adamw", marks=pytest.mark.long), "lamb"])
 def test_records_of_one_segment(train, made, tmp_path, masks, optimizer):
     given = {"optimizer": optimizer, "do_eval": True}
     if masks == "unmasked":
@@ -120,12 +120,14 @@ def test_records_of_one_segment(train, made, tmp_path, masks, optimizer):
     assert np.abs(first[changed] - last[changed]).max() > 0
 
 
+@pytest.mark.long
 def test_an_evaluation_follows_the_training(train, made, capsys):
     out = train(made / "none-masked", sentence_loss_weight=0)
     train(made / "none-masked", do_train=False, do_eval=True)
     assert "sentence_order" not in (out / "eval_results.txt").read_text()
 
 
+@pytest.mark.long
 def test_labels_of_one_file_are_not_enough(train, made, tmp_path):
     both = f"{made / 'order-masked'},{made / 'none-masked'}"
     with refuses("none-masked ... --sentence_loss_weight=0"):
@@ -164,6 +166,7 @@ def test_errors_in_records_of_the_model_garden_name_their_features(train, made, 
         train(mixed)
 
 
+@pytest.mark.long
 def test_records_of_electra(train, made, tmp_path):
     """They have no masks, no labels, and do not say where words begin."""
     records = rewritten(

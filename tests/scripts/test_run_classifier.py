@@ -214,6 +214,7 @@ def test_a_best_checkpoint_that_is_gone_is_named_once(run_main, flags, trained, 
     assert capsys.readouterr().out.count(f"No model.ckpt-best in {trained}") == 1
 
 
+@pytest.mark.long
 def test_another_tasks_checkpoint_gives_its_encoder_and_not_its_head(
     run_main, flags, tmp_path, train_once, capsys
 ):
@@ -267,6 +268,7 @@ def test_a_directory_of_another_task_is_refused(run_main, flags, trained, tmp_pa
     assert json.loads(path.read_text()) == {
         "task_name": "rte",
         "labels": ["entailment", "not_entailment"],
+        "scale": None,
     }
     path.write_text("[]")
     with refuses("finetuned_task.json"):
@@ -286,6 +288,7 @@ def test_a_training_of_another_task_that_begins_later_is_refused(
         run_main(run_classifier, **flags | EVALUATE | values)
 
 
+@pytest.mark.long
 def test_a_start_that_failed_does_not_claim_the_directory(run_main, flags, tmp_path):
     (tmp_path / "dev.tsv").write_text("good\tyes\nso so\tmaybe\n")
     (tmp_path / "train.tsv").write_text("good\tyes\nbad\tno\n" * 2)
@@ -572,7 +575,13 @@ def test_records_are_shuffled_and_batched_as_the_flags_say(run_main, flags, monk
 
     monkeypatch.setattr(input_pipeline, "train_batches", spy)
     monkeypatch.setattr(classification, "num_sorted", lambda *_: 8)
-    values = {"do_eval": False, "do_predict": False, "train_step": 1, "warmup_step": 1}
+    values = {
+        "do_eval": False,
+        "do_predict": False,
+        "train_step": 1,
+        "warmup_step": 1,
+        "learning_rate": 0.2,
+    }
     values |= {"shuffle_buffer_size": 7, "length_buckets": "29,31"}
     run_main(run_classifier, **flags | values)
     assert given == [(7, (29, 31, 64), True)] and widths == {29, 31, 64}
@@ -580,7 +589,7 @@ def test_records_are_shuffled_and_batched_as_the_flags_say(run_main, flags, monk
     assert_says(out, "Warning ... 8")
     assert "--shuffle_buffer_size=7, so batches" in out and "give --shuffle_buffer_size=8." in out
     assert_says(out, "Warning ... --shuffle_buffer_size=7")
-    assert_says(out, "Warning ... 1")
+    assert_says(out, "Warning ... 1", "Warning ... --learning_rate=0.2")
 
 
 def test_constants_of_the_optimizer(run_main, flags, tmp_path):
@@ -706,6 +715,7 @@ def test_blank_rows_of_ones_own_test_file_are_predicted(
 # --- Vocabularies and modules ---
 
 
+@pytest.mark.long
 def test_wordpiece_vocabulary(run_main, flags, tmp_path):
     vocabulary = tiny.WORDPIECE
     config = write_config(tmp_path / "wordpiece.json", vocab_size=5000)
@@ -719,6 +729,7 @@ def test_wordpiece_vocabulary(run_main, flags, tmp_path):
     np.testing.assert_array_equal(ids[:, :20], golden[: len(ids), :20])
 
 
+@pytest.mark.long
 def test_module_in_a_local_directory(run_main, flags, train_once, tmp_path, capsys):
     """Laid out as the original's modules: config, vocabulary and weights all come from it."""
     module = tmp_path / "module"

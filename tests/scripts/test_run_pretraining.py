@@ -243,7 +243,7 @@ def test_a_run_that_resumes_without_config_keeps_its_own(pretrain, trained, tmp_
 
 
 @pytest.mark.usefixtures("in_graphs")
-@pytest.mark.parametrize("optimizer", ["lamb", "muon"])
+@pytest.mark.parametrize("optimizer", ["lamb", pytest.param("muon", marks=pytest.mark.long)])
 def test_resumed_run_equals_an_uninterrupted_one(pretrain, flags, tmp_path, capsys, optimizer):
     one_batch = write_records(tmp_path / "one.tfrecord", golden_batches()[:4])
     flags |= {"input_file": one_batch, "num_train_steps": 4, "save_checkpoints_steps": 2}

@@ -335,6 +335,7 @@ def test_training_resumes_where_it_stopped(run_main, trained, flags_v1, capsys):
     assert after[:3] == before[:3] and "global_step = 2" in after[3] and len(after) == 5
 
 
+@pytest.mark.long
 def test_a_squad_models_head_is_taken_too(run_main, trained, flags_v1, tmp_path):
     source = trained("v1", flags_v1)
     golden_models.copy(source / "model.ckpt-1", source / "model.ckpt-best")

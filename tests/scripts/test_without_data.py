@@ -92,6 +92,7 @@ def test_columns_that_are_not_given_are_those_of_the_training(predict, flags, he
     assert predict("pairs", f"{header}\n{content[name]}\n", **flags) == [row]
 
 
+@pytest.mark.long
 def test_labels_of_the_record_stand_in_for_the_training_file(run_main, train_once, tmp_path):
     """In prediction of test.tsv too."""
     out = Path(shutil.copytree(train_once("tsv"), tmp_path / "out"))

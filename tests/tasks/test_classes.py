@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.model import objectives
-from albert_tf.tasks import classification, glue
+from albert_tf.tasks import classification, glue, multi_label, ner, race
 from albert_tf.tasks.base import TextInput
 from albert_tf.training import evaluation
 from albert_tf.training.splits_and_results import Split
@@ -40,6 +40,32 @@ def test_metrics_of_each_class():
     assert report[-4:] == [
         "label \\ prediction\tno\tyes\t2", "no\t3\t1\t0", "yes\t0\t1\t0", "2\t1\t0\t0",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "row", "names"),
+    [
+        ("tsv", {"labels": LABELS}, {"macro_f1", "recall_no", "count_no_as_2", "loss"}),
+        ("tsv", {"regression": True}, {"pearson", "MSE", "spearman", "eval_loss", "loss"}),
+        ("multi_label", {"labels": LABELS, "multi_label": True}, {"micro_f1", "macro_f1"}),
+        ("ner", ("O", "B-x", "I-x"), {"f1", "precision", "eval_accuracy"}),
+        ("ner", ("noun", "verb"), {"f1_noun", "f1_verb", "f1"}),
+        ("race", 2, {"eval_accuracy", "eval_accuracy_high", "eval_loss"}),
+    ],
+)
+def test_the_specimen_of_a_task_has_its_metrics(kind, row, names):
+    text = TextInput(None, 8, SIZES)
+    if kind == "ner":
+        task = ner.NerTask(row, text)
+    elif kind == "race":
+        task = race.RaceTask(text, 2, choices=row)
+    else:
+        row = glue.tsv_task("text", None, "label", **row)
+        several = kind == "multi_label"
+        task = (multi_label.MultiLabelTask if several else classification.ClassificationTask)(
+            kind, row, text
+        )
+    assert names <= task.metrics(*task.specimen(), 1).keys()
 
 
 def test_many_classes_have_means_alone():

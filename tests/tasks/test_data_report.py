@@ -13,6 +13,7 @@ from albert_tf.tasks.base import TextInput
 from albert_tf.tasks.squad import squad
 from albert_tf.text.tokenization import UNKNOWN
 from tests import SIZES
+from tests.errors import assert_says
 from tests.tasks.test_own_tables import write
 
 
@@ -83,6 +84,7 @@ def test_nothing_to_say():
 def test_rare_classes_are_warned_of():
     (line,) = data_report.lines_on_classes({"a": 96, "b": 4})
     assert "--class_weights=balanced" in line and " b:" in line
+    assert data_report.lines_on_classes({"a": 96, "b": 4}, names_rare=False) == []
     assert "no example of c" in data_report.lines_on_classes({"a": 5, "b": 5, "c": 0})[0]
 
 
@@ -131,19 +133,24 @@ def test_words_are_the_texts_of_sentences(tokenizer):
 
 def test_the_report_of_questions(tmp_path, tokenizer, capsys):
     paragraph = {"context": "Anna built it in 1902.", "qas": []}
-    for number, question in enumerate(("When?", "When?", "Who?")):
+    for number, question in enumerate(("When?", "When?", "Who of them all?")):
         answer = [{"text": "1902", "answer_start": 17}]
         paragraph["qas"].append({"id": number, "question": question, "answers": answer})
     for name, count in (("train", 3), ("dev", 1)):
         kept = paragraph | {"qas": paragraph["qas"][:count]}
         write(tmp_path, f"{name}.json", json.dumps({"data": [{"paragraphs": [kept]}]}))
     given = options.Squad(
-        train_file=f"{tmp_path}/train.json", predict_file=f"{tmp_path}/dev.json", doc_stride=16
-    )
+        train_file=f"{tmp_path}/train.json", predict_file=f"{tmp_path}/dev.json", doc_stride=16,
+        max_query_length=4,
+    )  # fmt: skip
     task = squad.SquadTask(TextInput(tokenizer, 64, SIZES), given, str(tmp_path))
     data = squad.SquadData(task, str(tmp_path))
     assert len(data.training_records.paths) == 1
     found = data.report(do_eval=True)
     assert (found["train"]["rows"], found["train"]["repeated"]) == (3, 1)
     assert found["train"]["pieces"] > 30 and found["dev"]["in_train"] == found["dev"]["rows"] == 1
-    assert "Warning: dev: 1 of 1 questions stand in the training set too" in capsys.readouterr().out
+    assert_says(
+        capsys.readouterr().out,
+        "Warning: dev: 1 of 1 questions stand in the training set too",
+        "train: 1 of 3 ... --max_query_length=4",
+    )

@@ -431,7 +431,7 @@ TEXTS_AS_LABELS = [f"text {number}\tlabel {number % 11}" for number in range(20)
         (
             ["text\tlabel", "a\t0", "b\t0"],
             TSV,
-            "['0']",
+            "['0'] ... --label_column=label",
         ),
         (["text\tlabel\ttext", "a\tyes\tb"], TSV, "train.tsv ... 'text'"),
         (

@@ -67,8 +67,8 @@ def words_of(corpus):
 @pytest.mark.parametrize("start", ["", "\ufeff"])
 @pytest.mark.parametrize("last", ["", "\n"])
 def test_sentences_words_and_labels(written, line_end, start, last):
-    lines = ["-DOCSTART- -X- O", "", "Mr. NNP B-PER", "Smith NNP I-PER", "\t", "\t ", "", "in\tO"]
-    lines += ["New York\t_\tB-LOC", "-DOCSTART-\tO", "a\u2028b\u3000\tO", "c\u3000d O"]
+    lines = ["-DOCSTART-(1) -X- O", "", "Mr. NNP B-PER", "Smith NNP I-PER", "\t", "\t ", ""]
+    lines += ["in\tO", "New York\t_\tB-LOC", "-DOCSTART-\tO", "a\u2028b\u3000\tO", "c\u3000d O"]
     lines += [" New\u00a0York  NNP B-LOC ", "\u3000 O" + last]
     corpus = ner.read(written(start + "\n".join(lines).replace("\n", line_end)))
     # Tabs end words, or spaces if a line holds no tab; line ends are those of ASCII alone.
@@ -134,6 +134,15 @@ def test_the_labels(written, tmp_path):
     written("a O\n")
     with refuses(f"{tmp_path}/train.conll"):
         ner.find_labels(str(tmp_path))
+
+
+def test_labels_that_stand_before_the_words(written, tmp_path):
+    written("B-PER Anna\nO in\nB-LOC Ulm\nO .\n")
+    with refuses("train.conll ... --label_column=0 ... --text_column"):
+        ner.find_labels(str(tmp_path))
+    assert ner.find_labels(str(tmp_path), columns=ner.Columns(1, 0)) == ("O", "B-LOC", "B-PER")
+    written("Anna B-PER NP\nin O PP\n")
+    assert ner.find_labels(str(tmp_path), columns=ner.Columns(0, 2)) == ("NP", "PP")
 
 
 def test_a_file_with_other_labels(written):

@@ -1,13 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Users' own tables: the order of labels, separators, quoting, headers, JSON lines."""
 
+import json
+
 import numpy as np
 import pytest
 
+import export_checkpoints
+import run_classifier
+from albert_tf.cli import predict
+from albert_tf.config import AlbertConfig
 from albert_tf.tasks import classification, glue, label_lists, multi_label, ner, race, tables
 from albert_tf.tasks.base import TextInput
 from albert_tf.training.splits_and_results import Split
-from tests import SIZES
+from tests import SIZES, tiny
 from tests.errors import assert_names, assert_says, refuses
 
 
@@ -27,6 +33,7 @@ def write(folder, name, *lines):
         (["10", "9", "1", "0", "11"], ["0", "1", "9", "10", "11"]),
         (["5", "-1", "-10", "+3"], ["-10", "-1", "+3", "5"]),
         (["10.0", "2.0", "1.0"], ["1.0", "2.0", "10.0"]),
+        (["10.5", "2", "1.5", "0.5", "1."], ["0.5", "1.", "1.5", "2", "10.5"]),
         (["b", "a", "B", "10", "9"], ["9", "10", "B", "a", "b"]),
         (["1a", "10a", "2a"], ["10a", "1a", "2a"]),
         (["02", "1", "2"], ["1", "02", "2"]),
@@ -194,6 +201,20 @@ def test_text_in_windows_1252_is_refused(tmp_path):
         tables.read_columns(str(path), ["text"])
 
 
+def test_a_workbook_is_no_table_of_text(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"PK\x03\x04" + bytes(100))
+    with refuses("a.csv ... ZIP ... CSV"):
+        tables.read_columns(str(path), ["text"])
+
+
+def test_files_of_other_names_are_shown(tmp_path):
+    write(tmp_path, "validation.csv", "text,label", "a,x")
+    task = glue.tsv_task("text", None, "label", ["x", "y"])
+    with refuses("dev.csv ... --do_eval ... validation.csv"):
+        glue.input_file(task, str(tmp_path), "dev")
+
+
 def test_the_spelling_of_the_training_is_that_of_other_files(tmp_path, tokenizer):
     write(tmp_path, "dev.csv", "text,label", "a,1.0", "b,0.0")
     task = glue.tsv_task("text", None, "label", ["0", "1"])
@@ -260,7 +281,51 @@ def test_the_form_of_the_training_file_is_shown(tmp_path):
     )
 
 
+@pytest.mark.parametrize(
+    ("scores", "numbers"),
+    [
+        (["3,5", "1,25", "2"], [3.5, 1.25, 2.0]),
+        (["-0,125", "0,5"], [-0.125, 0.5]),
+        (["1,000", "2,500"], None),  # or thousands
+        (["1.234,5", "2"], None),
+        (["3,5", "2.5"], None),
+        (["50%", "2"], None),
+    ],
+)
+def test_scores_with_decimal_commas(scores, numbers, tmp_path, tokenizer):
+    write(tmp_path, "train.csv", "text;score", *(f"a {score};{score}" for score in scores))
+    task = glue.tsv_task("text", None, "score", regression=True)
+    if numbers is None:
+        with refuses("train.csv, line"):
+            glue.read_examples(task, str(tmp_path), "train", tokenizer)
+        return
+    examples, _ = glue.read_examples(task, str(tmp_path), "train", tokenizer)
+    assert [example.label for example in examples] == numbers
+    assert "decimal commas" in glue.describe(task, str(tmp_path), "train")
+
+
+def test_rows_without_content_are_left_out(tmp_path, tokenizer):
+    write(tmp_path, "train.csv", "text;label", "a;x", "b;y", ";", " ; ")
+    task = glue.tsv_task("text", None, "label", data_dir=str(tmp_path))
+    examples, left_out = glue.read_examples(task, str(tmp_path), "train", tokenizer)
+    assert ([example.text_a for example in examples], left_out) == (["a", "b"], 2)
+
+
 # --- JSON ---
+
+
+def test_objects_in_objects_are_columns(tmp_path):
+    lines = ['{"text": {"en": "a"}, "label": {"name": "x"}}', '{"text": {"en": "b"}}']
+    _, found, _ = table_of(tmp_path, "a.jsonl", *lines, columns=("text.en", "label.name"))
+    assert found == [("a", "x"), ("b", "")]
+    with refuses("a.jsonl ... 'label' ... 'label.name'"):
+        table_of(tmp_path, "a.jsonl", *lines, columns=("text.en", "label"))
+
+
+def test_lists_are_no_texts(tmp_path):
+    write(tmp_path, "train.jsonl", '{"text": ["a", "b"], "label": "x"}')
+    with refuses('train.jsonl ... \'text\' ... ["a", "b"]'):
+        glue.read_rows(glue.tsv_task("text", None, "label", ["x", "y"]), str(tmp_path), "train")
 
 
 @pytest.mark.parametrize(
@@ -335,6 +400,12 @@ def test_labels_of_a_cell(cells, labels):
     assert [sorted(each) for each in found] == [sorted(each) for each in labels]
 
 
+@pytest.mark.parametrize("cell", ["[{'name': 'a'}]", "[[0, 4, 'PER']]"])
+def test_nested_labels_are_refused(cell):
+    with refuses(cell[1:-1]):
+        label_lists.split([cell])
+
+
 def test_known_labels_decide():
     known = ("Food, drink", "Sport")
     assert label_lists.split(["Food, drink;Sport", "Food, drink"], known).labels[1] == [known[0]]
@@ -394,20 +465,81 @@ def test_the_same_labels_for_all_texts_are_a_warning(logits, gold, what, tokeniz
     assert what is None or what in found
 
 
-@pytest.mark.parametrize(
-    ("labels", "warning"),
-    [([0, 100], "Warning ... 50 ... 50"), ([99, 101], "Warning ... 100 ... 1"), ([0, 5], None)],
-)
-def test_labels_that_are_hard_to_learn_are_a_warning(labels, warning, tmp_path, tokenizer, capsys):
-    write(tmp_path, "train.tsv", *(f"text {label}\t{label}" for label in labels))
-    task = task_of(tokenizer, glue.tsv_task("0", None, "1", regression=True))
-    for _ in range(2):  # of features that are made, and that exist
-        data = classification.GlueData(task, *[str(tmp_path)] * 3, row=task.row)
-        capsys.readouterr()
-        _ = data.training_records
-        out = capsys.readouterr().out
-        assert ("Warning" in out) == bool(warning)
-        assert_says(out, *[warning] * bool(warning))
+def test_scores_are_standardised_in_training(tmp_path, tokenizer):
+    write(tmp_path, "train.tsv", *(f"text {label}\t{label}" for label in (100, 300)))
+    row = glue.tsv_task("0", None, "1", regression=True)
+    scale = (200.0,), (100.0,)
+    assert glue.label_scale(row, str(tmp_path)) == scale
+    plain, task = task_of(tokenizer, row), task_of(tokenizer, row, scale=scale)
+    labels = {"label_ids": np.array([[100], [300]], np.float32)}
+    outputs = {"logits": np.array([[200], [250]], np.float32)}
+    losses, _ = task.objective.terms(labels, outputs)["eval_loss"]
+    np.testing.assert_allclose(losses, [1, 0.25])
+    config = AlbertConfig.from_dict(tiny.WIDE | tiny.NO_DROPOUT)
+    features = {"input_ids": np.array([[2, 7, 3], [2, 9, 3]], np.int32)}
+    models = [each.make_model(config) for each in (plain, task)]
+    raw, scores = (model(features)["logits"].numpy() for model in models)
+    for ours, theirs in zip(*(model.trainable_variables for model in models), strict=True):
+        theirs.assign(ours)
+    scores = models[1](features)["logits"].numpy()
+    np.testing.assert_allclose(scores, raw * 100 + 200, rtol=1e-5)
+    write(tmp_path, "train.tsv", "a\t5", "b\t5")
+    assert glue.label_scale(row, str(tmp_path)) == ((5.0,), (1.0,))
+
+
+def test_several_scores(tmp_path, tokenizer):
+    write(tmp_path, "train.csv", "text;a;b", "x;100;1,5", "y;300;2,5", "z;200;2")
+    row = glue.tsv_task("text", None, "a,b", regression=True)
+    (means, deviations), count = glue.label_scale(row, str(tmp_path)), row.num_outputs
+    assert (means, count) == ((200.0, 2.0), 2) and deviations[0] == pytest.approx(81.65, abs=0.01)
+    task = task_of(tokenizer, row, scale=(means, deviations))
+    examples, _ = glue.read_examples(row, str(tmp_path), "train", tokenizer)
+    arrays = task.features(examples)
+    np.testing.assert_array_equal(arrays["label_ids"], [[100, 1.5], [300, 2.5], [200, 2]])
+    logits = np.array([[110, 1], [290, 2.5], [200, 2]], np.float32)
+    found = task.metrics(Split(arrays, examples), {"logits": logits}, 2)
+    assert found["MSE_a"] == pytest.approx(200 / 3) and found["MSE_b"] == pytest.approx(0.25 / 3)
+    assert found["MSE"] == found["eval_loss"] == pytest.approx(200.25 / 6)
+    assert found["pearson"] == pytest.approx((found["pearson_a"] + found["pearson_b"]) / 2)
+    losses, _ = task.objective.terms(arrays, {"logits": logits})["eval_loss"]
+    wanted = np.mean(((logits - arrays["label_ids"]) / deviations) ** 2, axis=1)
+    np.testing.assert_allclose(losses, wanted, rtol=1e-5)
+    assert task.answers(None, {"logits": logits})[1] == {"predictions": [290.0, 2.5]}
+    assert task.target({"label_ids": np.array([1.0, 2.0])}) == "[1.0, 2.0]"
+    constant = np.array([[110, 2], [290, 2], [200, 2]], np.float32)
+    assert "between 2 and 2" in task.warning(Split(arrays, examples), {"logits": constant})
+    assert task.warning(Split(arrays, examples), {"logits": logits}) is None
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("columns", ["1", "1,2"])
+def test_scores_have_their_own_units_everywhere(columns, run_main, tmp_path):
+    for split in glue.SPLITS:
+        rows = (f"the man number {i}\t{1000 * i}\t{2000 * i}" for i in range(8))
+        write(tmp_path, f"{split}.tsv", *rows)
+    own = {"task_name": "tsv", "label_column": columns, "regression": True, "data_dir": tmp_path}
+    out, config = tmp_path / "out", tiny.write_config(tmp_path / "config.json")
+    given = tiny.CLASSIFIER | own | {"output_dir": out, "albert_config_file": config}
+    run_main(run_classifier, **given, export_dir=tmp_path / "export")
+    scores = np.array(tiny.table(out / "test_results.tsv"), float)
+    assert scores.shape == (8, len(columns.split(",")))
+    means = scores.mean(axis=0)
+    assert 1000 < means[0] < 6000 and means[-1] == pytest.approx(means[0] * len(means), rel=0.2)
+    places = {"albert_directory": out, "export_path": tmp_path / "tf2" / "model.ckpt-best"}
+    run_main(export_checkpoints, **places, export_format="tf2")
+    plain = {"spm_model_file": tiny.VOCABULARY, "max_seq_length": given["max_seq_length"]}
+    for source in ({"model": out}, {"saved_model": tmp_path / "export"},
+                   {"model": tmp_path / "tf2"} | plain):  # fmt: skip
+        found = tmp_path / "found.jsonl"
+        test = {"input_file": tmp_path / "test.tsv", "text_column": 0, "output_file": found}
+        run_main(predict, **source, **test)
+        values = [json.loads(line)["predictions"] for line in found.read_text().splitlines()]
+        np.testing.assert_allclose(np.reshape(values, scores.shape), scores, rtol=1e-4)
+    run_main(run_classifier, **given | tiny.EVALUATE | {"output_dir": tmp_path / "other",
+             "init_checkpoint": out, "allow_random_init": False})  # fmt: skip
+    ours, theirs = (tiny.values_of((tmp_path / name / "eval_results.txt").read_text())["MSE"]
+                    for name in ("out", "other"))  # fmt: skip
+    assert theirs == pytest.approx(ours, rel=1e-3)
 
 
 @pytest.mark.parametrize("mark", [",", " ", ";"])

@@ -133,6 +133,37 @@ def test_passage(tokenizer, tmp_path):
     assert (second.question, second.label) == (2, 3)
 
 
+HEAD = "context;question;choices;label"
+ASKED = '"question": "Who?", "options": ["x", "y"]'
+
+
+@pytest.mark.parametrize(
+    ("name", "lines", "labels"),
+    [
+        ("train.jsonl", [f'{{"article": "a", {ASKED}, "answer": "B"}}'], [1]),
+        ("train.jsonl", [f'{{"context": "a", {ASKED}, "label": "a"}}'], [0]),
+        ("train.csv", [HEAD, "a;Who?;['x', 'y'];y", 'a;When?;"[""1902"", ""1903""]";1902'], [1, 0]),
+        ("train.csv", [HEAD, "a;Who?;['x', 'y'];0", "a;When?;['1902', '1903'];1"], [0, 1]),
+        ("train.csv", [HEAD, "a;Who?;['x', 'y'];1", "a;When?;['1902', '1903'];2"], [0, 1]),
+        ("train.tsv", ["question\toption 1\toption 2\tanswer", "Who?\tx\ty\tB"], [1]),
+        ("train.json", ['[{"question": "Who?", "choices": {"text": ["x", "y"]}, "label": "B"}]'],
+         [1]),
+    ],
+)  # fmt: skip
+def test_tables_of_questions(name, lines, labels, tokenizer, tmp_path):
+    (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
+    found = race.read_examples(str(tmp_path), "train", tokenizer)
+    assert [example.label for example in found] == labels and race.count_options(tmp_path) == 2
+    assert found[0].endings == ("who? x", "who? y")
+    assert {example.context for example in found} <= {"a", ""}
+
+
+def test_numbers_that_may_count_from_0_or_1(tokenizer, tmp_path):
+    (tmp_path / "train.csv").write_text(f"{HEAD}\na;Who?;['x', 'y'];1\n")
+    with refuses("train.csv ... 0 ... 1 ... A, B"):
+        race.read_examples(str(tmp_path), "train", tokenizer)
+
+
 def test_one_file_per_passage_gives_the_same_as_all_txt(tokenizer, tmp_path):
     for split, level in (("train", "middle"), ("train", "high")):
         text = (DATA / "RACE" / split / level / "all.txt").read_text(encoding="utf-8")

@@ -155,7 +155,7 @@ def float16():
     devices.set_precision("fp32")
 
 
-@pytest.mark.parametrize("name", ["adamw", "muon"])
+@pytest.mark.parametrize("name", ["adamw", pytest.param("muon", marks=pytest.mark.long)])
 def test_a_step_that_overflows_is_skipped_counted_and_lowers_the_scale(float16, features, name):
     step, model, optimizer = make_step(optimizer=name)
     steps.loss_scale_variables(optimizer)["loss_scale"].assign(2.0**120)

@@ -14,6 +14,7 @@ _FORM = (
 )
 
 
+_SHORT_PARAGRAPH = 200  # characters; no question of SQuAD without a question mark is longer
 _QUESTION_MARKS = ("?", "\uff1f", "\u061f", "\u037e", "\u055e")  # of Latin, Chinese, Arabic, ...
 
 
@@ -29,6 +30,7 @@ class SquadExample:
         orig_answer_text: str, the answer to train on ("" if impossible); None for prediction.
         start_position: int, its first character in paragraph_text, -1 if impossible; or None.
         is_impossible: bool, whether training has no answer to learn; False for prediction.
+        is_searched: bool, whether the file does not say where the answer to train on is.
     """
 
     qas_id: str
@@ -38,12 +40,14 @@ class SquadExample:
     orig_answer_text: str | None = None
     start_position: int | None = None
     is_impossible: bool = False
+    is_searched: bool = False
 
 
 def check_not_swapped(question, context, place=""):
     """Raises UserError if a question and its context seem to be given in the wrong order.
 
-    The context is a question then, and the longer question is none.
+    The longer question ends with no question mark then, nor with a gap, and either the context has
+    one or the question is as long as a paragraph and more than twice as long as the context.
 
     Args:
         question: str.
@@ -51,10 +55,12 @@ def check_not_swapped(question, context, place=""):
         place: str, for the message.
     """
     asks = context.rstrip().endswith(_QUESTION_MARKS)
-    if asks and len(question) > len(context) and not question.rstrip().endswith(_QUESTION_MARKS):
+    least = len(context) if asks else max(2 * len(context), _SHORT_PARAGRAPH)
+    if len(question) > least and not question.rstrip().endswith((*_QUESTION_MARKS, "_")):
         raise UserError(
-            f"{place}{': ' * bool(place)}question and context seem to be swapped: the context is "
-            f"{reprlib.repr(context)}"
+            f"{place}{': ' * bool(place)}question and context seem to be swapped: the question is "
+            f"{reprlib.repr(question)} and the context {reprlib.repr(context)}. If they are right, "
+            "end the question with a question mark"
         )
 
 
@@ -109,16 +115,25 @@ def _context(paragraph, where, is_needed):
 
 
 def _with_list(qa, where):
-    """A question whose answers are a list of dicts, in place of the dict of lists of `datasets`.
+    """A question whose answers are a list of dicts, in place of other forms.
 
-    There, no answer means that there is none.
+    These are the dict of lists of `datasets`, in which no answer means that there is none; one
+    dict; one text; and a list of texts.
     """
     if not isinstance(qa, dict):
         raise UserError(f"{where}: a question must be a JSON object. Received: {reprlib.repr(qa)}")
-    answers = qa.get("answers")
+    answers = qa.get("answers", qa.get("answer"))
+    if isinstance(answers, str) or (
+        isinstance(answers, dict)
+        and "answer_start" in answers
+        and isinstance(answers.get("text"), str)
+    ):
+        answers = [answers]
+    if isinstance(answers, list):
+        return qa | {"answers": [{"text": a} if isinstance(a, str) else a for a in answers]}
     if not isinstance(answers, dict) or not isinstance(answers.get("text"), list):
         return qa
-    texts = json_file.field(answers, "text", list, where)
+    texts = answers["text"]
     starts = answers.get("answer_start") or [None] * len(texts)
     if not isinstance(starts, list) or len(starts) != len(texts):
         raise UserError(f"{where}: `answers` has {len(texts)} texts and other answer_start")
@@ -219,34 +234,44 @@ def report_oddities(examples, path):
             f"{path}: {several} of {len(examples)} questions have several answers: training takes "
             "the first one"
         )
+    searched = sum(example.is_searched for example in taught)
+    if searched:
+        print(
+            f"{path}: {searched} of {len(examples)} questions have no answer_start: training takes "
+            "the first place of the answer's text in the context"
+        )
     astray = [
         e for e in taught if not e.paragraph_text.startswith(e.orig_answer_text, e.start_position)
     ]
     if astray:
         elsewhere = sum(e.orig_answer_text in e.paragraph_text for e in astray)
         print(
-            f"{path}: answer_start of {len(astray)} of {len(examples)} questions does not point at "
-            f"the answer's text (the first is {astray[0].qas_id}); {elsewhere} of these answers "
-            "occur elsewhere in their context. Training takes the characters at answer_start"
+            f"Warning: {path}: answer_start of {len(astray)} of {len(examples)} questions does not "
+            f"point at the answer's text (the first is {astray[0].qas_id}); {elsewhere} of these "
+            "answers occur elsewhere in their context. Training takes the characters at "
+            "answer_start: correct the file"
         )
 
 
 def _answer_to_learn(qa, answers, context, where):
-    """orig_answer_text, start_position and is_impossible of a question to train on."""
+    """The last four values of a SquadExample to train on."""
     impossible = json_file.field({"is_impossible": False, **qa}, "is_impossible", bool, where)
     if impossible:
-        return "", -1, True
+        return "", -1, True, False
     if not answers:
         raise UserError(
             f"{where}: 0 answers, but training needs one, or is_impossible. Is this a file of "
             "questions to answer?"
         )
-    text = answers[0]
-    start = json_file.field(qa["answers"][0], "answer_start", int, where)
+    text, is_searched = answers[0], qa["answers"][0].get("answer_start") is None
+    if is_searched:
+        start = context.find(text)
+    else:
+        start = json_file.field(qa["answers"][0], "answer_start", int, where)
     if not text or not 0 <= start <= len(context) - len(text):
         raise UserError(
             f"{where}: the answer {text[:40]!r} from answer_start={reprlib.repr(start)} does not "
             f"lie in the context of {len(context)} characters; correct or remove "
             "the question"
         )
-    return text, start, False
+    return text, start, False, is_searched

@@ -393,6 +393,11 @@ class SquadData:
         def make(cache):
             found = features.convert_examples(examples, text.tokenizer, windows, training=True)
             cache.counts["skipped"] = features.list_skipped(found, examples, cache.path)
+            cache.counts["cut_questions"] = sum(
+                len(text.tokenizer.encode_ids(example.question_text)) > len(ids)
+                for example, ids in zip(examples, found.queries, strict=True)
+                if len(ids) == windows.max_query_length
+            )
             return _counted(found.batches(), cache.counts, text.tokenizer)
 
         cache = feature_cache.cached_records(
@@ -404,6 +409,11 @@ class SquadData:
             add_key=not given.train_feature_file,
         )
         _say_skipped(cache.counts["skipped"], examples, cache.path)
+        if count := cache.counts["cut_questions"]:
+            print(
+                f"train: {count:,} of {len(examples):,} questions are longer than "
+                f"--max_query_length={windows.max_query_length} and lose their end"
+            )
         self._training_counts.update(cache.counts)
         unanswerable = sum(example.is_impossible for example in examples)
         return RecordFiles(
@@ -461,6 +471,13 @@ class SquadData:
         count = features.list_skipped(content.features, self.examples, path)
         _say_skipped(count, self.examples, path)
         return {"": Split(input_pipeline.load_arrays(path, schema), content)}
+
+    def metric_names(self):
+        """Names of the metrics of an evaluation: list of str."""
+        gold, texts = {"0": ("a",), "1": ()}, {"0": "a", "1": ""}
+        if self.task.has_negatives:
+            return [*scores.evaluate_run_v2(gold, lambda threshold: texts, {"0": 0.0, "1": 1.0})]
+        return [*scores.evaluate_v1({"0": ("a",)}, texts)]
 
     def evaluate(self, splits, outputs, batch_size):
         """The official scores; the best checkpoint's answers and threshold are kept."""

@@ -13,7 +13,7 @@ from albert_tf.tasks.base import TextInput
 from albert_tf.tasks.squad import answers, features, questions, scores, squad
 from albert_tf.text.tokenization import FullTokenizer
 from tests import SIZES, tiny
-from tests.errors import refuses
+from tests.errors import assert_says, refuses
 
 CONTEXT = "Anna built the bridge in 1902."
 
@@ -54,6 +54,9 @@ def read(tmp_path):
         ("\n".join(json.dumps(flat(id=i)) for i in (1, 2)), ["1", "2"]),
         ([{"context": CONTEXT, "qas": [qa()]}], ["a"]),
         (nested(qa())["data"], ["a"]),
+        ([flat(answers="1902"), flat(id="b", answers=["1902"])], ["a", "b"]),
+        ([flat(answers={"text": "1902", "answer_start": 25})], ["a"]),
+        (nested(qa(answers=[{"text": "1902"}])), ["a"]),
     ],
 )
 def test_forms_of_files(read, content, ids):
@@ -82,6 +85,14 @@ def test_the_first_of_several_answers_is_learnt(read, capsys):
     assert examples[0].orig_answer_text == "1902" and examples[0].answers == ("1902", "in 1902")
     questions.report_oddities(examples, path)
     assert "1 of 2 questions have several answers" in capsys.readouterr().out
+
+
+def test_answers_without_a_place_are_searched(read, capsys):
+    examples, path = read([flat(answers="1902"), flat(id="b")])
+    questions.report_oddities(examples, path)
+    assert_says(capsys.readouterr().out, f"{path} ... 1 of 2 ... answer_start")
+    with refuses("q.json, question a ... '1903'"):
+        read([flat(answers="1903")])
 
 
 # --- WordPiece ---
