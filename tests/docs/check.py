@@ -18,6 +18,7 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -117,14 +118,18 @@ def run_blocks(connection, directory):
 @contextlib.contextmanager
 def python_session(directory):
     """Gives a function that runs a Python block after the ones before; it returns error or None."""
-    context = multiprocessing.get_context("fork")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=run_blocks, args=(theirs, directory), daemon=True)
+    ours, theirs = multiprocessing.Pipe()
+    process = 0
 
     def run_block(block):
-        if not process.pid:
-            process.start()
-            theirs.close()
+        nonlocal process
+        # Not multiprocessing.Process, which ends with any of the scripts that `processes` forks.
+        process = process or os.fork()
+        if not process:
+            try:
+                run_blocks(theirs, directory)
+            finally:
+                os._exit(0)
         try:
             ours.send(block)
             return ours.recv() if ours.poll(SECONDS) else f"no end after {SECONDS} s"
@@ -132,9 +137,9 @@ def python_session(directory):
             return "the process ended"
 
     yield run_block
-    if process.pid:
-        process.kill()
-        process.join()
+    if process:
+        os.kill(process, signal.SIGKILL)
+        os.waitpid(process, 0)
 
 
 def write_programs(directory):
