@@ -86,7 +86,14 @@ def _scale(row, settings):
     folder, given = RunDirectory(settings.output_dir), settings.init_checkpoint
     if not folder.task and settings.do_train:
         return glue.label_scale(row, settings.data_dir)
-    kind = folder.task or (given and RunDirectory(run_directory.directory_of(given)).task)
+    kinds = [RunDirectory(each).task for each in settings.ensemble_dirs]
+    if len({kind and kind.scale for kind in kinds}) > 1:
+        raise UserError(
+            f"--ensemble_dirs={','.join(settings.ensemble_dirs)} were trained on other scores, "
+            "with other means and deviations: train them on the same file"
+        )
+    kinds += [folder.task or (given and RunDirectory(run_directory.directory_of(given)).task)]
+    kind = kinds[0]
     if kind and num_outputs(kind) != row.num_outputs:
         raise UserError(
             f"--label_column={settings.label_column}: {row.num_outputs} columns, but the model has "

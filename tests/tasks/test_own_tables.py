@@ -2,15 +2,17 @@
 """Users' own tables: the order of labels, separators, quoting, headers, JSON lines."""
 
 import json
+import types
 
 import numpy as np
 import pytest
 
 import export_checkpoints
 import run_classifier
+from albert_tf.checkpoints import run_directory
 from albert_tf.cli import predict
 from albert_tf.config import AlbertConfig
-from albert_tf.tasks import classification, glue, label_lists, multi_label, ner, race, tables
+from albert_tf.tasks import classification, glue, known, label_lists, multi_label, ner, race, tables
 from albert_tf.tasks.base import TextInput
 from albert_tf.training.splits_and_results import Split
 from tests import SIZES, tiny
@@ -548,3 +550,23 @@ def test_lists_of_0_and_1_need_no_brackets(mark):
     assert label_lists.split(cells).labels == [["0", "2"], ["1"], ["0", "1"]]
     assert label_lists.split(cells, ["x", "y", "z"]).labels == [["x", "z"], ["y"], ["x", "y"]]
     assert label_lists.split([mark.join("01"), mark.join("12")]).labels == [["0", "1"], ["1", "2"]]
+
+
+def test_an_ensemble_has_the_scale_of_its_models(tmp_path):
+    def trained(name, scale):
+        kind = run_directory.FinetunedTask("tsv", None, scale)
+        run_directory.RunDirectory(str(tmp_path / name)).write_task(kind)
+        return str(tmp_path / name)
+
+    def scale_of(*directories):
+        settings = types.SimpleNamespace(
+            ensemble_dirs=directories, output_dir=str(tmp_path / "out"), init_checkpoint=None,
+            do_train=False, label_column="2",
+        )  # fmt: skip
+        return known._scale(types.SimpleNamespace(num_outputs=1), settings)
+
+    scale = ((200.0,), (100.0,))
+    first, second = trained("a", scale), trained("b", scale)
+    assert scale_of(first, second) == scale
+    with refuses("--ensemble_dirs ... c ... scores"):
+        scale_of(first, trained("c", ((5.0,), (1.0,))))
