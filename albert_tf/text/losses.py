@@ -352,8 +352,8 @@ class Sample:
         tokenizer.reads = self
 
     def __call__(self, text):
-        """Keeps a text."""
-        if len(self._texts) < _MOST_TEXTS:
+        """Keeps a text, if it has letters: numbers of rows and scores are cleaned up too."""
+        if len(self._texts) < _MOST_TEXTS and any(map(str.isalpha, text)):
             self._texts.setdefault(text)
 
     def sentences(self):

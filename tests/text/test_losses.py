@@ -238,3 +238,12 @@ def test_a_sample_of_the_first_texts():
     assert_names(unknown, "TELUGU ... train_sentencepiece.py")
     assert tokenizer.reads is None
     assert losses.Sample(tokenizer).sentences() == []  # the features exist
+
+
+def test_numbers_of_rows_and_scores_are_no_texts():
+    tokenizer = FullTokenizer(spm_model_file=str(RELEASED))
+    sample = losses.Sample(tokenizer)
+    for number in range(9):
+        for text in (str(number), f"{number}.800", f"film {number}"):
+            tokenizer.normalize(text)
+    assert sample.sentences() == []
