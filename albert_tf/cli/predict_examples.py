@@ -451,7 +451,7 @@ def check(example, model, place):
             expected = f"{fewest} to {count}" if fewest < count else count
             raise UserError(f"{place}: {expected} options are expected. Received: {len(texts)}")
         may_be_empty = name == "text_pair" or name in model.optional
-        if not may_be_empty and not all(map(_has_content, texts)):
+        if not may_be_empty and not any(map(_has_content, texts)):  # RACE has empty options
             raise UserError(
                 f"{place}: {name} has no content. Received: {value!r}. Leave a line of a file "
                 "blank where nothing is to be predicted"

@@ -52,11 +52,14 @@ class ConfiguredModel(tf_keras.Model):
         self._frozen: tuple[int, ...] | None = None
         self.built = True  # the constructors of the layers make all variables
 
-    def compile(
-        self, optimizer: Any = "rmsprop", loss: Any = None, *args: Any, **kwargs: Any
-    ) -> None:
-        """Like `compile` of tf_keras.Model, but warns of a loss that takes probabilities."""
-        for each in tf.nest.flatten(loss):
+    def fit(self, x: Any = None, *args: Any, **kwargs: Any) -> Any:
+        """Like `fit` of tf_keras.Model, but refuses texts, which would fail deep in a graph.
+
+        It warns of a loss that takes probabilities. `compile` does not: Keras compiles no model
+        that it loads if this method is not its own.
+        """
+        _refuse_texts(x)
+        for each in tf.nest.flatten(getattr(self, "loss", None)):
             name = each if isinstance(each, str) else getattr(each, "name", "") or ""
             takes_logits = getattr(each, "_fn_kwargs", {}).get("from_logits")
             if name.endswith("crossentropy") and not takes_logits:
@@ -66,11 +69,6 @@ class ConfiguredModel(tf_keras.Model):
                     f"learn badly: give tf_keras.losses.{kind}(from_logits=True)",
                     stacklevel=2,
                 )
-        super().compile(optimizer, loss, *args, **kwargs)
-
-    def fit(self, x: Any = None, *args: Any, **kwargs: Any) -> Any:
-        """Like `fit` of tf_keras.Model, but refuses texts, which would fail deep in a graph."""
-        _refuse_texts(x)
         return super().fit(x, *args, **kwargs)
 
     def evaluate(self, x: Any = None, *args: Any, **kwargs: Any) -> Any:
