@@ -125,6 +125,7 @@ TRAINER, NORMALIZER = "trainer_spec", "normalizer_spec"
         ("piece", "type", 5, "unused"),
         ("piece", "type", 6, "bytes"),
         ("piece", "piece", "▁of▁the", "pieces"),
+        ("piece", "piece", "ກ\u0eba", "U+0EBA"),
     ],
 )
 def test_settings_that_are_not_followed_are_refused(part, key, value, message, tmp_path):
