@@ -61,7 +61,6 @@ def main(given):
 
     models = model_flags.of_fine_tuning(given)
     settings = models[0].settings
-    options.check_race_lengths(settings.max_seq_length, settings.max_qa_length)
     levels = ("middle",) * given.middle_only or ("high",) * given.high_only or race.LEVELS
     if given.do_train:
         choices = race.count_options(given.data_dir, levels)
