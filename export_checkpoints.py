@@ -204,7 +204,7 @@ def export_to_transformers(given, config, checkpoint, new_tokenizer=None):
     import numpy as np
 
     from albert_tf import files
-    from albert_tf.checkpoints import huggingface, readers, run_directory
+    from albert_tf.checkpoints import huggingface, readers, run_directory, source
     from albert_tf.publish import cards, saved_models
 
     try:
@@ -241,6 +241,10 @@ def export_to_transformers(given, config, checkpoint, new_tokenizer=None):
     left_out = [name for name in tensors if name not in written]
     if left_out:
         print(f"  {architecture} has no place for: {', '.join(left_out)}")
+    record = source.Source(given.albert_directory).settings
+    long_texts = record.flags.get("long_texts", "head") if record else "head"
+    if long_texts != "head":
+        print(f"  --long_texts={long_texts} is not kept: transformers cuts the end of long texts")
     print(f"Wrote {len(written)} variables as {architecture} to {given.export_path}")
 
 

@@ -127,6 +127,8 @@ def read(path, labels=None, needs_labels=True, columns=RECOGNISED):
     sentences = read_words(path, columns)
     if not (needs_labels or sentences.has_labels):
         return sentences
+    if columns.label is None:
+        _check_shape(sentences)
     lines = {word.label: word.line for word in reversed(sentences.words)}
     if "" in lines:
         raise UserError(
@@ -303,6 +305,17 @@ def find_labels(data_dir, given=None, columns=RECOGNISED):
     if len(found) < 2:
         raise UserError(f"{path}: at least two different labels are needed, not {', '.join(found)}")
     return tuple(sorted(found, key=lambda label: (label != "O", tables.order(label))))
+
+
+def _check_shape(sentences):
+    """Raises UserError if a line is a sentence, of words such as `dog/NN` or `dog|NN`."""
+    several = [cells for cells in sentences.rows if len(cells) > 1]
+    patterns = [re.compile(rf".+{re.escape(mark)}[^{mark}]+") for mark in "|/"]
+    if several and any(all(map(p.fullmatch, itertools.chain(*several))) for p in patterns):
+        raise UserError(
+            f"{sentences.path}: a line has several words with their labels, such as "
+            f"{several[0][0]!r}: write one word and its label on each line, with a tab between them"
+        )
 
 
 def _check_last_column(sentences, labels):

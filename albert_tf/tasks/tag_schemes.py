@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from albert_tf.errors import UserError
 
-_PREFIXED = re.compile(r"([BIOESLUM])(?:[-_](.+))?")
+_MARK_FIRST = re.compile(r"(?P<mark>[BIOESLUM])(?:[-_](?P<type>.+))?")
+_MARK_LAST = re.compile(r"(?P<type>.+)[-_](?P<mark>[BIOESLUM])")
 
 
 class Scheme(NamedTuple):
@@ -19,28 +20,35 @@ class Scheme(NamedTuple):
         as_iobes: dict from marks to those of IOBES, where they differ.
         is_strict: bool, whether only complete spans count. Of BIO and IO, also spans that begin
             with I count, as by conlleval.
+        pattern: re.Pattern, of a label: the mark before the type (`B-PER`) or after it (`PER-B`).
     """
 
     name: str
     marks: str
     as_iobes: dict
     is_strict: bool
+    pattern: re.Pattern = _MARK_FIRST
 
     @property
     def expected(self):
         """The labels that fit, for messages."""
-        return "O, " + " or ".join(f"{mark}-x" for mark in self.marks if mark != "O")
+        form = "{}-x" if self.pattern is _MARK_FIRST else "x-{}"
+        return "O, " + " or ".join(form.format(mark) for mark in self.marks if mark != "O")
 
     def fits(self, label):
         """Whether a label is one of the scheme (bool)."""
-        found = _PREFIXED.fullmatch(label)
+        found = self.pattern.fullmatch(label)
         is_outside = label == "O"
-        return not self.marks or is_outside or bool(found and found[1] in self.marks.strip("O"))
+        return (
+            not self.marks or is_outside or bool(found and found["mark"] in self.marks.strip("O"))
+        )
 
     def for_seqeval(self, label):
         """The label as seqeval takes it: a mark of IOBES, a dash and the type."""
-        mark, type_ = _PREFIXED.fullmatch(label).groups()
-        return "O" if mark == "O" else f"{self.as_iobes.get(mark, mark)}-{type_ or '_'}"
+        if label == "O":
+            return label
+        mark, type_ = self.pattern.fullmatch(label).group("mark", "type")
+        return f"{self.as_iobes.get(mark, mark)}-{type_ or '_'}"
 
 
 PLAIN = Scheme("plain tags", "", {}, False)
@@ -50,10 +58,15 @@ SCHEMES = (
     Scheme("BILOU", "BILOU", {"L": "E", "U": "S"}, True),
     Scheme("BMES", "BMESO", {"M": "I"}, True),
 )
+TYPE_FIRST = tuple(
+    scheme._replace(name=f"{scheme.name} after the type", pattern=_MARK_LAST) for scheme in SCHEMES
+)
 
 
 def find(labels):
-    """The scheme of labels: the first one that all fit, or plain tags if few have a mark.
+    """The scheme of labels: the first one that all fit, or plain tags if few begin with a mark.
+
+    Labels that end with a mark are of a scheme only next to O: parts of speech may look like them.
 
     Args:
         labels: iterable of str.
@@ -62,10 +75,10 @@ def find(labels):
         UserError: most labels have a mark, but no scheme fits all.
     """
     labels = {*labels}
-    for scheme in SCHEMES:
+    for scheme in SCHEMES + (TYPE_FIRST if "O" in labels else ()):
         if labels != {"O"} and all(map(scheme.fits, labels)):
             return scheme
-    marked = {label for label in labels - {"O"} if _PREFIXED.fullmatch(label)}
+    marked = {label for label in labels - {"O"} if _MARK_FIRST.fullmatch(label)}
     if len(marked) * 2 < len(labels - {"O"}) or labels == {"O"}:
         return PLAIN
     closest = max(SCHEMES, key=lambda scheme: sum(map(scheme.fits, labels)))

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import export_checkpoints
 import run_classifier
 from albert_tf.checkpoints import name_table
 from albert_tf.cli import predict
@@ -16,7 +17,7 @@ from albert_tf.publish.graph_tokenization import GraphTokenizer
 from albert_tf.tasks import classification, glue
 from albert_tf.tasks.base import TextInput
 from tests import SIZES, tiny
-from tests.errors import refuses
+from tests.errors import assert_names, refuses
 from tests.tasks.test_own_tables import write
 
 TEXTS = ["", "a", "one two three four five six seven", "the man went to the station of Holmes " * 4]
@@ -124,3 +125,7 @@ def test_run_and_export_predict_the_same(mode, run_main, tmp_path, capsys):
         found = [json.loads(line)["probabilities"] for line in out.read_text().splitlines()]
         values = [list(p.values()) if isinstance(p, dict) else p for p in found]
         np.testing.assert_allclose(values, table, atol=1e-4)
+    capsys.readouterr()
+    given = {"albert_directory": tmp_path / "out", "export_path": tmp_path / "theirs"}
+    run_main(export_checkpoints, export_format="hf", **given)
+    assert_names(capsys.readouterr().out, f"--long_texts={mode}")

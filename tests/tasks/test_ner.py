@@ -204,6 +204,9 @@ def test_comments_and_words_with_a_hash(written, text, words):
         ("O S-x", "BIOES"), ("O B-x I-x L-x U-x", "BILOU"), ("O U-x", "BILOU"),
         ("B-x M-x E-x S-x O", "BMES"), ("B M E S", "BMES"), ("NOUN VERB ADP", "plain tags"),
         ("O PER LOC", "plain tags"), ("1 2", "plain tags"),
+        ("O x-B x-I", "BIO after the type"), ("O x_y_S x_y_E", "BIOES after the type"),
+        ("O x-L x-U", "BILOU after the type"), ("x-B x-I", "plain tags"),
+        ("O NN-B NN-X", "plain tags"),
     ],
 )  # fmt: skip
 def test_the_scheme_of_labels(labels, name):
@@ -230,6 +233,8 @@ def scores_of(gold, found):
         ("B-P L-P O U-L", "B-P L-P U-L U-L", 2 / 3, 1),
         ("B-P M-P E-P S-L", "B-P E-P S-P S-L", 1 / 3, 1 / 2),
         ("B E S", "B E B", 1, 1 / 2),
+        ("P-B P-I O L-B", "P-B P-I O P-B", 1 / 2, 1 / 2),
+        ("P-B P-L O L-U", "P-B P-L L-U L-U", 2 / 3, 1),
     ],
 )
 def test_spans_are_scored_by_their_scheme(gold, found, precision, recall):
@@ -244,6 +249,19 @@ def test_plain_tags_are_scored_each():
     assert scores["f1_A"] == 0 and scores["f1"] == pytest.approx((1 / 2 + 2 / 3) / 3)
     assert task(None, 8, ("N", "V")).key_metric == "eval_accuracy"
     assert "N" in tag_schemes.report([["N", "V"]], [["N", "N"]], tag_schemes.PLAIN)
+
+
+@pytest.mark.parametrize("line", ["The/DT dog/NN 1/2/CD ./.", "The|DT dog|NN .|."])
+def test_a_sentence_on_each_line(tmp_path, line):
+    path = tmp_path / "train.txt"
+    path.write_text(f"{line}\n{line[:3]}{line[3:]}\nDogs{line[3]}NNS\n")
+    with refuses(path, line.split()[0]):
+        ner.find_labels(str(tmp_path))
+
+
+def test_words_and_labels_with_slashes(tmp_path):
+    (tmp_path / "train.txt").write_text("1/2 CD/x\ndogs NNS/y\n\nand/or CC/z\n")
+    assert ner.find_labels(str(tmp_path)) == ("CC/z", "CD/x", "NNS/y")
 
 
 # --- Features ---
