@@ -232,7 +232,8 @@ def _with_options(path, model):
     except UserError:
         return None
     usual = {*model.columns, "options"}
-    if not {name for names in race.COLUMNS.values() for name in names} & {*header} - usual:
+    names = {*itertools.chain(*race.COLUMNS.values()), *race.option_columns(header)}
+    if not names & {*header} - usual:
         return None
     return [
         (place, {"id": passage["id"], "article": passage["article"],

@@ -39,7 +39,11 @@ COLUMNS = {  # what a column holds -> names that it may have
     "options": ("options", "choices", "choices.text"),
     "answer": ("answer", "answerKey", "label"),
 }
-_OPTION = re.compile(r"option \d+")  # columns of predict.py
+# Columns with an option each: option 1, ...; choice_a, ...; ending0, ...; A, B, ...
+_OPTION = re.compile(
+    r"((?:option|opt?|choice|ending|answer|sol|solution)[ _.-]?)(\d+|[a-z])|()([a-z])",
+    re.IGNORECASE,
+)
 _BLANK = "_"  # where an option belongs in a question that is a gapped sentence
 
 
@@ -81,6 +85,11 @@ def input_files(data_dir, split, levels=LEVELS):
         UserError: a level has no file.
     """
     if has_tables(data_dir):
+        if levels != LEVELS:
+            raise UserError(
+                f"--{levels[0]}_only chooses a level of RACE. --data_dir={data_dir} has tables, "
+                "which have no levels"
+            )
         return [("", glue.input_file(_OWN, data_dir, split))]
     found_files = []
     for level in levels:
@@ -127,19 +136,20 @@ def read_examples(data_dir, split, tokenizer, levels=LEVELS, most_options=MOST_O
     Raises:
         UserError: a file is missing or damaged; the message names it and the question.
     """
-    examples = []
-    for level, path in input_files(data_dir, split, levels):
+    examples, paths = [], input_files(data_dir, split, levels)
+    for level, path in paths:
         for place, passage in _passages(path):
             examples += read_passage(
                 passage, place, tokenizer.normalize, level, split != "test", most_options
             )
+    where = os.path.commonpath([path for _, path in paths])
     if not examples:
-        raise UserError(f"{os.path.join(data_dir, 'RACE', split)} holds no question")
+        raise UserError(f"{where} holds no question")
     unknown = sum(example.label is None for example in examples)
     if 0 < unknown < len(examples):
         raise UserError(
-            f"{os.path.join(data_dir, 'RACE', split)}: {unknown} of {len(examples)} questions "
-            "have no answers; give all of them or none"
+            f"{where}: {unknown} of {len(examples)} questions have no answers; give all of them or "
+            "none"
         )
     return examples
 
@@ -250,28 +260,46 @@ def _letter(answer, options, where):
     return letters[places[0]]
 
 
+def option_columns(header):
+    """The columns of a table with an option each, in order: list of str, empty if there are none.
+
+    They differ in a number from 0 or 1, or in a letter from a.
+    """
+    groups = {}
+    for name in header:
+        if match := _OPTION.fullmatch(name.strip()):
+            stem, mark = (part.lower() for part in match.groups() if part is not None)
+            place = int(mark) if mark.isdecimal() else string.ascii_lowercase.index(mark)
+            groups.setdefault((stem, mark.isdecimal()), {})[place] = name
+    for group in groups.values():
+        first = min(group)
+        if len(group) > 1 and first < 2 and sorted(group) == [*range(first, first + len(group))]:
+            return [group[place] for place in sorted(group)]
+    return []
+
+
 def passages_of_table(path):
     """Yields (file and line, passage) of each row of a table, which has one question.
 
     The columns have the names of `COLUMNS`. Options are a list in one column, or have a column
-    each: option 1, option 2, ... Answers may be numbers, from 0 if one of them is 0, or from 1.
+    each, as of `option_columns`. Answers may be numbers, from 0 if one of them is 0, or from 1.
     """
     table, found, numbers = tables.read_columns(path, ("question",), has_header=True), [], []
+    columns = option_columns(table.header)
+    if not columns and not {*COLUMNS["options"]} & {*table.header}:
+        raise UserError(
+            f"{path}: no column has options: name them option 1, option 2, ..., or put a list into "
+            f"the column options. Columns: {', '.join(table.header)}"
+        )
     for number, row in enumerate(table.rows):
         cells = dict(zip(table.header, row.cells, strict=False))
         named = {
             key: next((cells[name] for name in names if cells.get(name)), "")
             for key, names in COLUMNS.items()
         }
-        options = (
-            label_lists.items_of(named["options"])
-            if named["options"]
-            else [
-                cells[name]
-                for name in sorted(filter(_OPTION.fullmatch, cells), key=lambda name: int(name[7:]))
-                if cells[name]
-            ]
-        )
+        options = [cells[name] for name in columns if cells.get(name)]
+        if named["options"]:
+            options = label_lists.items_of(named["options"])
         answer = named["answer"].strip()
         if answer.isdecimal() and answer not in options:
             numbers.append((int(answer), len(options)))

@@ -146,6 +146,11 @@ ASKED = '"question": "Who?", "options": ["x", "y"]'
         ("train.csv", [HEAD, "a;Who?;['x', 'y'];0", "a;When?;['1902', '1903'];1"], [0, 1]),
         ("train.csv", [HEAD, "a;Who?;['x', 'y'];1", "a;When?;['1902', '1903'];2"], [0, 1]),
         ("train.tsv", ["question\toption 1\toption 2\tanswer", "Who?\tx\ty\tB"], [1]),
+        ("train.tsv", ["question\toption 1\toption 2\toption 3\tanswer", "Who?\tx\ty\t\tB"], [1]),
+        ("train.csv", ["question,B,A,answer", "Who?,y,x,B"], [1]),
+        ("train.csv", ["id,question,choice_a,choice_b,answer", "7,Who?,x,y,y"], [1]),
+        ("train.csv", ["question,ending0,ending1,label", "Who?,x,y,1", "When?,x,y,0"], [1, 0]),
+        ("train.jsonl", ['{"question": "Who?", "sol1": "x", "sol2": "y", "label": "A"}'], [0]),
         ("train.json", ['[{"question": "Who?", "choices": {"text": ["x", "y"]}, "label": "B"}]'],
          [1]),
     ],
@@ -162,6 +167,37 @@ def test_numbers_that_may_count_from_0_or_1(tokenizer, tmp_path):
     (tmp_path / "train.csv").write_text(f"{HEAD}\na;Who?;['x', 'y'];1\n")
     with refuses("train.csv ... 0 ... 1 ... A, B"):
         race.read_examples(str(tmp_path), "train", tokenizer)
+
+
+@pytest.mark.parametrize("header", ["question,0,1,answer", "question,first,second,answer"])
+def test_a_table_without_columns_of_options(header, tokenizer, tmp_path):
+    (tmp_path / "train.csv").write_text(f"{header}\nWho?,x,y,A\n")
+    with refuses("train.csv ... option 1 ... options"):
+        race.read_examples(str(tmp_path), "train", tokenizer)
+
+
+@pytest.mark.parametrize(
+    ("header", "columns"),
+    [
+        ("question opa opb opc cop", "opa opb opc"), ("Option_2 Option_1 q", "Option_1 Option_2"),
+        ("a c question", ""), ("option 2 option 3", ""), ("A question", ""),
+        ("answer answer1 answer2", "answer1 answer2"),
+    ],
+)  # fmt: skip
+def test_columns_with_an_option_each(header, columns):
+    assert race.option_columns(header.split()) == columns.split()
+
+
+def test_tables_have_no_levels(tokenizer, tmp_path):
+    (tmp_path / "train.csv").write_text("question,A,B,answer\nWho?,x,y,A\n")
+    with refuses("--middle_only", tmp_path):
+        race.read_examples(str(tmp_path), "train", tokenizer, ("middle",))
+
+
+def test_a_table_with_some_answers_is_named(tokenizer, tmp_path):
+    (tmp_path / "test.csv").write_text("question,A,B,answer\nWho?,x,y,A\nWhen?,x,y,\n")
+    with refuses(tmp_path / "test.csv", "1 of 2"):
+        race.read_examples(str(tmp_path), "test", tokenizer)
 
 
 def test_one_file_per_passage_gives_the_same_as_all_txt(tokenizer, tmp_path):
