@@ -42,6 +42,9 @@ class PolynomialDecayWithWarmup(tf_keras.optimizers.schedules.LearningRateSchedu
         power: float, exponent of the decay; 1 is linear.
         start_warmup_step: int, step at which the warm-up begins.
         decay_steps: int, length of the decay; None for train_steps, as in the original.
+
+    Raises:
+        UserError: train_steps or decay_steps is below 1.
     """
 
     def __init__(
@@ -54,6 +57,9 @@ class PolynomialDecayWithWarmup(tf_keras.optimizers.schedules.LearningRateSchedu
         decay_steps: int | None = None,
     ) -> None:
         super().__init__()
+        for name, steps in (("train_steps", train_steps), ("decay_steps", decay_steps)):
+            if steps is not None and steps < 1:
+                raise UserError(f"{name}={steps} must be at least 1")
         self.peak, self.train_steps, self.power = peak, train_steps, power
         self.warmup_steps, self.start_warmup_step = warmup_steps, start_warmup_step
         self.decay_steps = decay_steps

@@ -343,7 +343,7 @@ def _labels_of_training_file(task, data_dir):
     )
     path = input_file(task, data_dir, "train", remedy)
     table = read_rows(task, data_dir, "train")
-    found, _ = _labels_of(task, table.rows, str.strip)
+    found, described = _labels_of(task, table.rows, str.strip)
     first, others = found[0], [label for labels in found[1:] for label in labels]
     is_unsure = table.header is None and task.header is None
     if is_unsure and first and {*first}.isdisjoint(others):
@@ -363,6 +363,11 @@ def _labels_of_training_file(task, data_dir):
             f"another --label_column; {numbers}or all classes as --labels"
         )
     _warn_of_labels(labels, given)
+    if described == label_lists.ONE_EACH:
+        print(
+            f"Warning: --multi_label, but no text of {path} has several labels: they would be "
+            f"separated by {LABEL_SEPARATOR}, ; or , in their cell, as in a{LABEL_SEPARATOR}b"
+        )
     return tuple(labels)
 
 

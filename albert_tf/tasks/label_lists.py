@@ -11,6 +11,7 @@ from albert_tf.options import LABEL_SEPARATOR
 _ALWAYS = (LABEL_SEPARATOR, ";", ",")  # one that occurs separates labels
 _PERHAPS = ("/", "&", "+", "#", " ")  # if all parts occur as labels of their own, or are numbers
 _NAMES = {LABEL_SEPARATOR: "vertical bars", ";": "semicolons", ",": "commas", " ": "spaces"}
+ONE_EACH = "one each"  # no separator was found
 
 
 class LabelLists(NamedTuple):
@@ -86,7 +87,7 @@ def only_ones(cells):
 
 
 def _described(mark):
-    return f"{_NAMES.get(mark, mark)} between them" if mark else "one each"
+    return f"{_NAMES.get(mark, mark)} between them" if mark else ONE_EACH
 
 
 def _parts(cell, mark):

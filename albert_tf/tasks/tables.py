@@ -153,10 +153,10 @@ def _rank(lines, form, columns):
     last = max((column for column in columns if isinstance(column, int)), default=0)
     if width <= last or width < min(len(columns), 2):
         return None
-    if sum(other != width for other in widths) > len(rows) / 10:
+    names, wanted = {cell.strip() for cell in rows[0]}, {c for c in columns if isinstance(c, str)}
+    is_unnamed = not wanted <= names
+    if sum(other != width for other in widths) > len(rows) / 10 and (is_unnamed or not wanted):
         return None
-    names = {cell.strip() for cell in rows[0]}
-    is_unnamed = any(isinstance(column, str) and column not in names for column in columns)
     text, separator = "".join(lines), re.escape(form.separator)
     marks = re.findall(rf"{separator}(?= )|(?<=\d){separator}(?=\d)", text)
     if width == 1:
@@ -307,7 +307,8 @@ def read_columns(
 
     Raises:
         UserError: the file cannot be read, is empty or not UTF-8, or its quotes do not fit; a
-            column is missing, or there is no row.
+            column is missing, there is no row, or a row of a user's own file is longer than the
+            first line.
     """
     form, content = read_form(path, columns, delimiter, quoted_tabs)
     lines = [line + b"\n" for line in content.removesuffix(b"\n").split(b"\n")]
@@ -334,6 +335,12 @@ def read_columns(
         if not cells and keep_blank:
             cells = [""] * width
         place = f"{path}, line {line}"
+        if quoted_tabs and any(map(str.strip, cells[len(first) :])):  # pandas refuses it too
+            raise UserError(
+                f"{place}: {len(cells)} columns, but the first line has {len(first)}. The file is "
+                f"read with {form}: put texts with this character in quotes, or give another "
+                "--delimiter to run_classifier.py"
+            )
         if len(cells) >= width:
             found.append(Row(place, line, number, cells, [cells[column] for column in columns]))
         elif not cells or skip_short:
@@ -341,7 +348,7 @@ def read_columns(
         else:
             raise UserError(
                 f"{place}: {len(cells)} columns, at least {width} are expected. The file is read "
-                f"with {form}; --delimiter gives another separator"
+                f"with {form}; run_classifier.py and predict.py take another --delimiter"
             )
     if not found:
         raise UserError(f"{path} holds no example")
@@ -465,7 +472,7 @@ def rows(lines, name, form):
     except csv.Error as error:
         raise UserError(
             f"{name}, line {number}: the row is not valid CSV: {error}. The file is read with "
-            f"{form}; --delimiter gives another separator"
+            f"{form}; run_classifier.py and predict.py take another --delimiter"
         ) from error
 
 

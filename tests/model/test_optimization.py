@@ -241,3 +241,9 @@ def test_eight_updates_are_the_originals(case):
             error = np.linalg.norm(variable - wanted) / np.linalg.norm(wanted)
             # The true gradient of a key's bias is 0: see tests/golden/README.md.
             assert error < TRAJECTORY or name.endswith("key/bias"), (step, name)
+
+
+@pytest.mark.parametrize("steps", [{"train_steps": 0}, {"train_steps": 10, "decay_steps": 0}])
+def test_a_schedule_without_steps(steps):
+    with refuses(f"{[*steps][-1]}=0"):
+        optimization.PolynomialDecayWithWarmup(1e-3, **steps)

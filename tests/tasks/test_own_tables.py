@@ -16,7 +16,7 @@ from albert_tf.tasks import classification, glue, known, label_lists, multi_labe
 from albert_tf.tasks.base import TextInput
 from albert_tf.training.splits_and_results import Split
 from tests import SIZES, tiny
-from tests.errors import assert_names, assert_says, refuses
+from tests.errors import assert_names, assert_says, names, refuses
 
 
 def write(folder, name, *lines):
@@ -240,6 +240,24 @@ def test_rows_with_other_labels_among_several_are_left_out(tmp_path, tokenizer):
     assert examples.other_labels == 1
 
 
+@pytest.mark.parametrize(
+    ("lines", "columns"),
+    [
+        (["label,text", "a,Well, this is it", "b,Well, that was it"], ("text", "label")),
+        (["a,Oh", "b,Well, that was it"], (1, 0)),
+    ],
+)
+def test_a_text_with_unquoted_separators_is_not_cut(lines, columns, tmp_path):
+    path = write(tmp_path, "train.csv", *lines)
+    with refuses(f"{path}, line 2", "--delimiter"):
+        tables.read_columns(path, columns)
+
+
+def test_empty_columns_after_the_last_are_allowed(tmp_path):
+    path = write(tmp_path, "train.csv", "text,label", "one,a,,", "two,b,")
+    assert [row.values[0] for row in tables.read_columns(path, ("text",)).rows] == ["one", "two"]
+
+
 def test_errors_name_the_separator(tmp_path):
     with refuses("a.csv ... 'text' ... 'Text' ... semicolons"):
         table_of(tmp_path, "a.csv", "Text;label", "a;x")
@@ -415,6 +433,13 @@ def test_known_labels_decide():
     assert label_lists.split(["[0, 1]", "[1, 1]"], known).labels == [["Sport"], [*known]]
     with refuses("3 ... 2 ... --labels"):
         label_lists.split(["[0, 1, 1]"], known)
+
+
+@pytest.mark.parametrize(("cells", "warns"), [(["x y", "y", "x y"], True), (["x|y", "y"], False)])
+def test_a_warning_if_no_text_has_several_labels(cells, warns, tmp_path, capsys):
+    write(tmp_path, "train.csv", "text,label", *(f"t{i},{c}" for i, c in enumerate(cells)))
+    glue.tsv_task("text", None, "label", data_dir=str(tmp_path), multi_label=True)
+    assert names(capsys.readouterr().out, "Warning ... --multi_label ... train.csv") == warns
 
 
 def test_several_labels_of_a_training(tmp_path):
