@@ -178,15 +178,14 @@ def sentences(path, model, columns):
     found = ner.read_words(path)
     rows = found.rows
     widths = {len(row) for row in rows}
-    is_list = widths == {1} and len(rows) > 1
+    is_list = widths == {1} and len(rows) > 1 and not path.endswith(".csv")
     if not (is_list or path.endswith(".conll") or _are_labelled(rows)):
         return None
     if wanted is not None and (isinstance(wanted, str) or max(widths) > wanted):
         found = ner.read_words(path, ner.Columns(wanted))
     print(f"{path} is read with a word on each line, in {len(found)} sentences", file=sys.stderr)
     return [
-        check({"text": " ".join(w.text for w in words)}, model, f"{path}, line {words[0].line}")
-        for words in found
+        check({"text": " ".join(w.text for w in words)}, model, words[0].place) for words in found
     ]
 
 

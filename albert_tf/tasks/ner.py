@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Token classification, such as named entities or parts of speech, on CoNLL files.
+"""Token classification, such as named entities or parts of speech, on CoNLL files and tables.
 
 A line of a file is a word and its label, of any scheme of `tag_schemes`; a blank line ends a
-sentence. The label of a word is at its first piece. Accuracy and loss are those of words.
+sentence. CSV has the same rows, and a JSON object the lists of words and labels of a sentence. The
+label of a word is at its first piece. Accuracy and loss are those of words.
 """
 
 import codecs
 import collections
 import dataclasses
 import itertools
+import json
 import os
 import re
 import reprlib
@@ -29,7 +31,12 @@ from albert_tf.text.tokenization import UNKNOWN
 from albert_tf.training.splits_and_results import Split
 
 ENDINGS = (".conll", ".txt")
+OF_TABLES = (".tsv", ".csv", ".jsonl", ".json")  # used if there is no file with one of ENDINGS
 DOCUMENT_START = "-DOCSTART-"
+# Usual keys of JSON objects, and names of columns.
+WORD_NAMES = ("tokens", "words", "token", "word", "form")
+LABEL_NAMES = ("ner_tags", "tags", "labels", "label", "tag", "ner", "pos_tags", "pos", "upos")
+_SENTENCE = re.compile(r"sent(ence)?\b.*|sent(ence)?_?id", re.IGNORECASE)  # a column of CSV
 _PART_OF_INDEX = re.compile(r"\d+[-.]\d+")
 
 
@@ -37,18 +44,22 @@ _PART_OF_INDEX = re.compile(r"\d+[-.]\d+")
 
 
 class Word(NamedTuple):
-    """A word, its label ("" if the file has none) and the number of its line from 1."""
+    """A word, its label ("" if the file has none) and the number of its line in `Sentences.lines`.
+
+    `place` is file and line, for messages.
+    """
 
     text: str
     label: str
-    line: int
+    line: int = 0
+    place: str = ""
 
 
 class Columns(NamedTuple):
     """The columns of word and label: numbers from 0, or names in the first line; None to find them.
 
-    By default, the word is in the first column that does not only count the words of each
-    sentence, and the label in the last.
+    By default, they are those with usual names, or the word is in the first column that does not
+    only count the words of each sentence, and the label in the last.
     """
 
     word: int | str | None = None
@@ -63,7 +74,8 @@ class Sentences(list):
 
     Attributes:
         path: str.
-        lines: list of str, all lines of the file, without line ends.
+        lines: list of str, all lines of the file, without line ends; of CSV and JSON, lines with
+            tabs between word and label.
         comments: int, number of lines left out: those that begin with # and are no words, and
             those of CoNLL-U that are only parts of words or several words.
         columns: Columns, those found.
@@ -90,7 +102,7 @@ class Sentences(list):
 
 
 def input_file(data_dir, split, remedy="check --data_dir"):
-    """Path of the file of a split, `<split>.conll` or `<split>.txt`.
+    """Path of the file of a split, such as `<split>.conll`.
 
     Args:
         data_dir: str.
@@ -98,12 +110,16 @@ def input_file(data_dir, split, remedy="check --data_dir"):
         remedy: str, for the message.
 
     Raises:
-        UserError: neither file exists, or both do.
+        UserError: no such file exists, or two do.
     """
-    paths = [os.path.join(data_dir, f"{split}{ending}") for ending in ENDINGS]
-    found = [path for path in paths if tf.io.gfile.exists(path)]
-    if not found:
-        raise UserError(f"there is neither {' nor '.join(paths)}: {remedy}")
+    start = os.path.join(data_dir, split)
+    for endings in (ENDINGS, OF_TABLES):
+        found = [start + ending for ending in endings if tf.io.gfile.exists(start + ending)]
+        if found:
+            break
+    else:
+        others = ", ".join([*ENDINGS[1:], *OF_TABLES])
+        raise UserError(f"there is no {start}{ENDINGS[0]} (or {others}): {remedy}")
     if len(found) > 1:
         raise UserError(f"{' and '.join(found)} both exist: keep one of them")
     return found[0]
@@ -129,20 +145,18 @@ def read(path, labels=None, needs_labels=True, columns=RECOGNISED):
         return sentences
     if columns.label is None:
         _check_shape(sentences)
-    lines = {word.label: word.line for word in reversed(sentences.words)}
-    if "" in lines:
-        raise UserError(
-            f"{path}, line {lines['']}: the label is missing; a line is a word and its label"
-        )
+    places = {word.label: word.place for word in reversed(sentences.words)}
+    if "" in places:
+        raise UserError(f"{places['']}: the label is missing; a line is a word and its label")
     if labels is None:
         try:
-            tag_schemes.find(lines)
+            tag_schemes.find(places)
         except UserError as error:
             raise UserError(f"{path}: {error}") from error
         return sentences
     scheme = tag_schemes.find(labels)
-    for label, line in sorted(lines.items(), key=lambda item: item[1]):
-        place = f"{path}, line {line}"
+    for label in dict.fromkeys(word.label for word in sentences.words):
+        place = places[label]
         if not scheme.fits(label):
             raise UserError(
                 f"{place}: a label of {scheme.name} is {scheme.expected}. Received: "
@@ -170,13 +184,11 @@ def read_words(path, columns=RECOGNISED):
         UserError: the file cannot be read or holds no word, a line is not UTF-8, or a column is
             missing; the message names the line.
     """
-    content = files.read_bytes(path).removeprefix(codecs.BOM_UTF8)
-    lines = re.split(rb"\r\n|\r|\n", content)
-    if not lines[-1]:  # nothing follows the last line end
-        lines.pop()
-    lines = [decode(line, f"{path}, line {n}") for n, line in enumerate(lines, start=1)]
+    lines, places, columns = _lines(path, columns)
     rows = [(n, columns_of(line)) for n, line in enumerate(lines, start=1)]
     rows = [(n, _is_word(cells) and cells) for n, cells in rows]
+    if columns == RECOGNISED:
+        columns = _named_in(rows)
     if any(isinstance(column, str) for column in columns):
         columns = _numbers(columns, rows, path)
     is_comment = _comments([cells for _, cells in rows if cells])
@@ -190,16 +202,82 @@ def read_words(path, columns=RECOGNISED):
             parts = sum(_is_part(cells) for group in groups for _, cells in group)
             groups = [[row for row in group if not _is_part(row[1])] for group in groups]
             left_out += parts
-    sentences = ([_word(n, cells, columns, path) for n, cells in group] for group in groups)
+    sentences = (
+        [_word(n, cells, columns, places[n - 1]) for n, cells in group] for group in groups
+    )
     sentences = Sentences(filter(None, sentences), path, lines, left_out, columns)
     if not sentences:
         raise UserError(f"{path} holds no word; a line is a word and its label")
     return sentences
 
 
+def _lines(path, columns):
+    """Reads a file: (lines with a word each, list of str; their places, list of str; Columns)."""
+    content = files.read_bytes(path).removeprefix(codecs.BOM_UTF8)
+    is_json = content.lstrip()[:1] in (b"{", b"[") and path.endswith((".json", ".jsonl", ".txt"))
+    if not (is_json or path.endswith(".csv")):
+        lines = re.split(rb"\r\n|\r|\n", content)
+        if not lines[-1]:  # nothing follows the last line end
+            lines.pop()
+        places = [f"{path}, line {n}" for n in range(1, len(lines) + 1)]
+        return list(map(decode, lines, places)), places, columns
+    table = tables.read_columns(path, (0,), has_header=False, keep_blank=True)
+    found = [*(_of_objects(table, columns) if is_json else _of_rows(table.rows))]
+    lines = [tables.tab_separated([cells]).removesuffix("\n") for _, cells in found]
+    return lines, [place for place, _ in found], Columns(0) if is_json else columns
+
+
+def _of_objects(table, columns):
+    """(place, [word, label]) of each word of JSON objects, and no cells after each sentence."""
+    names = [
+        next((n for n in ([given] if given else usual) if n in table.header), None)
+        for given, usual in zip(columns, (WORD_NAMES, LABEL_NAMES), strict=True)
+    ]
+    missing = [n for n, found in zip(columns, names, strict=True) if n is not None and not found]
+    if missing or not names[0]:
+        raise UserError(
+            f"{table.path}: no key {missing[0] if missing else WORD_NAMES[0]!r} with a list of "
+            f"words or labels; there are {', '.join(table.header)}. Give --text_column and "
+            "--label_column"
+        )
+    for row in table.rows:
+        cells = [row.cells[table.header.index(name)] for name in names if name]
+        if not all(cell.startswith("[") for cell in cells):
+            raise UserError(f"{row.place}: lists are expected. Received: {', '.join(cells)}")
+        words, *labels = [[str(item) for item in json.loads(cell)] for cell in cells]
+        labels = labels[0] if labels else [""] * len(words)
+        if len(labels) != len(words):
+            raise UserError(f"{row.place}: {len(words)} words, but {len(labels)} labels")
+        for pair in zip(words, labels, strict=True):
+            yield row.place, filter(None, pair)
+        yield row.place, ()
+
+
+def _of_rows(rows):
+    """(place, cells) of the rows of CSV. A column that numbers or names sentences divides them."""
+    header = [cell.strip() for cell in rows[0].cells]
+    column = next((n for n, name in enumerate(header) if _SENTENCE.fullmatch(name)), None)
+    last = None
+    for row in rows:
+        now = row.cells[column] if column is not None and column < len(row.cells) else ""
+        if last is not None and now not in ("", last):
+            yield row.place, ()
+        last = now or last
+        yield row.place, row.cells if any(row.cells) else ()
+
+
 def _is_word(cells):
     """Whether columns are neither of a blank line nor of the start of a document."""
     return any(cell.strip(" ") for cell in cells) and not cells[0].startswith(DOCUMENT_START)
+
+
+def _named_in(rows):
+    """The Columns with usual names in the first line; RECOGNISED if it is no header."""
+    header = next((cells for _, cells in rows if cells), ())
+    words = [cell for cell in header if cell.strip().lower() in WORD_NAMES]
+    labels = [cell for cell in header if cell.strip().lower() in LABEL_NAMES]
+    is_header = words and labels
+    return Columns(words[0].strip(), labels[-1].strip()) if is_header else RECOGNISED
 
 
 def _numbers(columns, rows, path):
@@ -253,14 +331,16 @@ def _has_index(groups):
     return rises > 0
 
 
-def _word(line, cells, columns, path):
+def _word(line, cells, columns, place):
     label = -1 if columns.label is None else columns.label
     texts = [cells[c].strip() if c < len(cells) else "" for c in (columns.word, label)]
     text = cells[columns.word] if columns.word < len(cells) else ""
     if not text:
-        raise UserError(f"{path}, line {line}: the column of the word, {columns.word}, is empty")
+        raise UserError(
+            f"{place}: column {columns.word}, of the word, is empty; --text_column gives another"
+        )
     is_alone = label == -1 and len(cells) == columns.word + 1
-    return Word(text, "" if is_alone else texts[1], line)
+    return Word(text, "" if is_alone else texts[1], line, place)
 
 
 def columns_of(line):
@@ -387,7 +467,7 @@ class NerTask(base.Task):
 
     def examples(self, inputs):
         """Makes examples from dicts with `text`, words with white space between them."""
-        return [[Word(word, "", 0) for word in given["text"].split()] for given in inputs]
+        return [[Word(word, "") for word in given["text"].split()] for given in inputs]
 
     def features(self, examples, counts=None):
         """Arrays of the records: [CLS] words [SEP], a row for each part of each sentence.
@@ -490,7 +570,7 @@ class NerTask(base.Task):
         (labels, _), outputs = super().specimen()
         arrays = {name: ids[np.newaxis] for name, ids in labels.items()}
         arrays["label_mask"] = np.ones_like(arrays["label_ids"])
-        words = [Word("", label, 0) for label in self.labels]
+        words = [Word("", label) for label in self.labels]
         return Split(arrays, [words]), {"logits": outputs["logits"][np.newaxis]}
 
     def label_counts(self, arrays):
@@ -512,7 +592,7 @@ def true_labels(examples):
 
 @dataclasses.dataclass(frozen=True)
 class NerData(base.DataSet):
-    """Files of words: train, dev and test, each with an ending of `ENDINGS`.
+    """Files of words: train, dev and test, each with an ending of `ENDINGS` or `OF_TABLES`.
 
     Attributes:
         columns: Columns.

@@ -380,7 +380,8 @@ def _number(column, header, path, form):
 
 def _objects(content, lines, path):
     """A table of JSON objects, one a line or in a list, as `rows`; their keys are its header."""
-    whole = parse_json(content, path) if _is_one_value(content) else None
+    is_line = path.endswith(".jsonl") and len(lines) == 1 and content[:1] == b"{"
+    whole = parse_json(content, path) if _is_one_value(content) and not is_line else None
     if whole is not None:
         found = whole if isinstance(whole, list) else _rows_of_object(whole)
         numbered = [(number, row) for number, row in enumerate(found, start=1)]

@@ -117,7 +117,7 @@ def test_the_file_of_a_split(written, tmp_path):
     conll = written("a O\n", "dev.conll")
     with refuses(f"{conll} ... {text}"):
         ner.input_file(str(tmp_path), "dev")
-    message = f"{tmp_path}/train.conll ... {tmp_path}/train.txt ... --data_dir"
+    message = f"{tmp_path}/train.conll ... .txt ... .jsonl ... --data_dir"
     with refuses(message):
         ner.input_file(str(tmp_path), "train")
 
@@ -257,6 +257,60 @@ def test_a_sentence_on_each_line(tmp_path, line):
     path.write_text(f"{line}\n{line[:3]}{line[3:]}\nDogs{line[3]}NNS\n")
     with refuses(path, line.split()[0]):
         ner.find_labels(str(tmp_path))
+
+
+TABLES = {
+    "csv": 'word,label\nEU,B-ORG\n",",O\n\nPeter,B-PER\n',
+    "tsv": "Token\tNER\nEU\tB-ORG\n,\tO\n\nPeter\tB-PER\n",
+    "jsonl": '{"tokens": ["EU", ","], "ner_tags": ["B-ORG", "O"]}\n'
+    '{"tokens": ["Peter"], "ner_tags": ["B-PER"]}\n',
+    "json": '[{"words": ["EU", ","], "labels": ["B-ORG", "O"]},\n'
+    '{"words": ["Peter"], "labels": ["B-PER"]}]',
+}
+SENTENCES_OF_CSV = """Sentence #,Word,POS,Tag
+Sentence: 1,EU,NNP,B-ORG
+,",",",",O
+Sentence: 2,Peter,NNP,B-PER
+"""
+
+
+@pytest.mark.parametrize("ending", TABLES)
+def test_tables_of_words(ending, tmp_path):
+    path = tmp_path / f"train.{ending}"
+    path.write_text(TABLES[ending])
+    assert ner.input_file(str(tmp_path), "train") == str(path)
+    assert ner.find_labels(str(tmp_path)) == ("O", "B-ORG", "B-PER")
+    found = ner.read(str(path))
+    assert [[w.text for w in words] for words in found] == [["EU", ","], ["Peter"]]
+    lines = ner.with_labels(found, ["x", "y", "z"]).splitlines()
+    assert [line for line in lines if "\t" in line][-3:] == ["EU\tx", ",\ty", "Peter\tz"]
+
+
+@pytest.mark.parametrize("columns", [ner.RECOGNISED, ner.Columns("Word", "Tag"), ner.Columns(1, 3)])
+def test_a_column_of_csv_divides_sentences(columns, tmp_path):
+    path = tmp_path / "train.csv"
+    header, rows = SENTENCES_OF_CSV.split("\n", 1)
+    path.write_text(rows if columns == (1, 3) else f"{header}\n{rows}")
+    found = ner.read(str(path), columns=columns)
+    assert [w.label for w in found.words] == ["B-ORG", "O", "B-PER"]
+    assert [[w.text for w in words] for words in found] == [["EU", ","], ["Peter"]]
+
+
+@pytest.mark.parametrize(
+    ("line", "columns", "parts"),
+    [
+        ('{"toks": ["EU"], "gold": ["O"]}', ner.RECOGNISED, "tokens ... toks, gold"),
+        ('{"tokens": ["EU"], "gold": ["O"]}', ner.Columns(None, "tag"), "tag ... tokens, gold"),
+        ('{"tokens": ["EU", "x"], "tags": ["O"]}', ner.RECOGNISED, "line 1 ... 2 ... 1"),
+        ('{"tokens": "EU x", "tags": ["O"]}', ner.RECOGNISED, "line 1 ... EU x"),
+        ('{"tokens": ["EU"]}', ner.RECOGNISED, "line 1"),
+    ],
+)
+def test_json_that_is_no_list_of_words(line, columns, parts, tmp_path):
+    path = tmp_path / "train.jsonl"
+    path.write_text(f"{line}\n")
+    with refuses(f"{path} ... {parts}"):
+        ner.read(str(path), columns=columns)
 
 
 def test_words_and_labels_with_slashes(tmp_path):
