@@ -146,37 +146,28 @@ def _predicted(model, given):
 
 def _examples(model, given):
     """Yields the examples of flags, file or standard input, like `predict_examples.read`."""
-    import tensorflow as tf
-
     from albert_tf.corpus import unpacking
 
     typed = given.typed(*INPUTS)
     if typed:
         yield from predict_examples.of_flags(typed, model)
         return
-    with contextlib.ExitStack() as stack:
-        name, lines, num_peeked = "standard input", sys.stdin.buffer, 1  # it may be a person
-        if given.input_file:
-            name, num_peeked = given.input_file, LINES_OF_FORM
-            if unpacking.is_packed(name):
-                raise UserError(f"--input_file={name} is compressed: unpack it")
-            next(unpacking.blocks(name), None)  # refuses what is no text, such as a workbook
-            # GFile drops carriage returns, which are the line ends of some files.
-            opened = tf.io.gfile.GFile if "://" in name else open
-            lines = stack.enter_context(opened(name, "rb"))
-        columns = {name: given.get(f"{name}_column") for name in COLUMNS}
-        columns = {name: column for name, column in columns.items() if column is not None}
+    name, lines, num_peeked = "standard input", sys.stdin.buffer, 1  # it may be a person
+    columns = {name: given.get(f"{name}_column") for name in COLUMNS}
+    columns = {name: column for name, column in columns.items() if column is not None}
+    if given.input_file:
+        name, lines, num_peeked = given.input_file, unpacking.lines(given.input_file), LINES_OF_FORM
         found = None
-        if given.input_file and model.is_of_words:
+        if model.is_of_words:
             found = predict_examples.sentences(name, model, columns)
-        elif given.input_file and "question" in model.inputs and not columns:
+        elif "question" in model.inputs and not columns:
             found = predict_examples.questions(name, model)
         if found is not None:
             yield from found
             return
-        yield from predict_examples.read(
-            lines, name, model, columns, given.header, given.delimiter, num_peeked
-        )
+    yield from predict_examples.read(
+        lines, name, model, columns, given.header, given.delimiter, num_peeked
+    )
 
 
 # --- Models --------------------------------------------------------------------------------------

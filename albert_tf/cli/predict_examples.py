@@ -5,6 +5,7 @@ import codecs
 import difflib
 import itertools
 import json
+import re
 import reprlib
 import sys
 import types
@@ -105,6 +106,11 @@ def read(lines, name, model, columns=None, header=None, delimiter=None, num_peek
 
     columns = _numbers(columns or {})
     lines, peeked = _peek(lines, num_peeked)
+    start = peeked[0].strip()
+    if start.startswith(b"[") or (start.startswith(b"{") and not start.endswith(b"}")):
+        content = b"".join(lines)
+        lines = tables.json_lines(content, name) or content.splitlines(keepends=True)
+        peeked = lines[:num_peeked]
     if "text" not in columns and (found := _of_training(peeked, name, model, delimiter)):
         columns = {**found, **columns}
         delimiter = delimiter or model.of_training.get("delimiter")
@@ -125,11 +131,34 @@ def read(lines, name, model, columns=None, header=None, delimiter=None, num_peek
             names = row
             _check_header(row, model, columns, place)
         else:
+            if is_first and header is None and not names and _looks_like_names(row, peeked, form):
+                print(
+                    f"Warning: {place} is predicted like the others, and may be a header: then "
+                    "give --header, or --text_column",
+                    file=sys.stderr,
+                )
             is_empty = False
             yield check(_example(row, model, columns, names, form, place), model, place)
         is_first &= not row
     if is_empty:
         raise UserError(f"{name} holds no example: give one on each line, or one by flags")
+
+
+def _looks_like_names(row, lines, form):
+    """Whether a row may have the names of the columns: it has single words, and others have texts.
+
+    Args:
+        row: list of str.
+        lines: list of bytes, the first lines of the file.
+        form: tables.Form.
+    """
+    from albert_tf.tasks import tables
+
+    texts = [line.decode(errors="replace") for line in lines]
+    longest = [max(len(c.split()) for c in r) for r in tables.csv_rows(texts, form, strict=False)]
+    others = sorted(longest[1:])
+    is_short = all(re.fullmatch(r"[^\W\d][\w.-]*", cell.strip()) for cell in row)
+    return is_short and len(others) > 1 and others[len(others) // 10] > 2
 
 
 def of_flags(typed, model):
@@ -165,11 +194,11 @@ def sentences(path, model, columns):
     Returns:
         list as `read` yields; None if the file has texts, or JSON objects.
     """
-    from albert_tf import files
+    from albert_tf.corpus import unpacking
     from albert_tf.tasks import ner
 
-    start = files.read_bytes(path).removeprefix(codecs.BOM_UTF8).lstrip()
-    if start.startswith((b"{", b"[")):
+    first = next((line for line in unpacking.lines(path) if line.strip()), b"")
+    if first.removeprefix(codecs.BOM_UTF8).lstrip().startswith((b"{", b"[")):
         return None
     wanted = _numbers(columns).get("text")
     if wanted is None:
@@ -210,10 +239,10 @@ def questions(path, model):
 
 def _of_squad(path):
     """(place, example) of each question of a JSON file with the form of SQuAD; or None."""
-    from albert_tf import files
+    from albert_tf.corpus import unpacking
     from albert_tf.tasks.squad import questions
 
-    content = files.read_bytes(path)
+    content = unpacking.read(path)
     if b'"qas"' not in content or not content.lstrip().startswith((b"{", b"[")):
         return None
     return [

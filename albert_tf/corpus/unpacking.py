@@ -107,6 +107,21 @@ def blocks(path):
         yield from parts if encoding == "utf-8" else _as_utf8(path, parts, encoding)
 
 
+def read(path):
+    """The text of a file: bytes in UTF-8, without a byte order mark. Errors are as of `blocks`."""
+    return b"".join(blocks(path)).removeprefix(codecs.BOM_UTF8)
+
+
+def lines(path):
+    """Yields the lines of a file, bytes with their line ends; arguments and errors as `blocks`."""
+    rest = b""
+    for block in blocks(path):
+        *whole, rest = (rest + block).split(b"\n")
+        yield from (line + b"\n" for line in whole)
+    if rest:
+        yield rest
+
+
 @contextlib.contextmanager
 def _reading(path):
     """Raises UserError in place of the errors of reading and unpacking a file."""

@@ -6,7 +6,6 @@ sentence. CSV has the same rows, and a JSON object the lists of words and labels
 label of a word is at its first piece. Accuracy and loss are those of words.
 """
 
-import codecs
 import collections
 import dataclasses
 import itertools
@@ -19,8 +18,8 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from albert_tf import files
 from albert_tf.checkpoints.run_directory import FinetunedTask
+from albert_tf.corpus import unpacking
 from albert_tf.errors import UserError, decode
 from albert_tf.model import heads, objectives
 from albert_tf.publish import graph_inputs, signatures
@@ -213,7 +212,7 @@ def read_words(path, columns=RECOGNISED):
 
 def _lines(path, columns):
     """Reads a file: (lines with a word each, list of str; their places, list of str; Columns)."""
-    content = files.read_bytes(path).removeprefix(codecs.BOM_UTF8)
+    content = unpacking.read(path)
     is_json = content.lstrip()[:1] in (b"{", b"[") and path.endswith((".json", ".jsonl", ".txt"))
     if not (is_json or path.endswith(".csv")):
         lines = re.split(rb"\r\n|\r|\n", content)

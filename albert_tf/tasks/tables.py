@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tables of text: reads CSV with any separator and JSON objects, and writes tab-separated files."""
 
-import codecs
 import csv
 import fractions
 import json
@@ -205,7 +204,7 @@ def read_form(path, columns, delimiter=None, quoted_tabs=True):
     Raises:
         UserError: the file cannot be read or is empty.
     """
-    content = b"".join(unpacking.blocks(path)).removeprefix(codecs.BOM_UTF8)
+    content = unpacking.read(path)
     if b"\n" not in content:  # lines of old spreadsheets end in a carriage return
         content = content.replace(b"\r", b"\n")
     if not content.strip():
@@ -380,6 +379,32 @@ def _number(column, header, path, form):
 
 def _objects(content, lines, path):
     """A table of JSON objects, one a line or in a list, as `rows`; their keys are its header."""
+    keys, found = {}, []
+    for number, row in _numbered_objects(content, lines, path):
+        found.append((number, flat(row or {})))
+        keys |= dict.fromkeys(found[-1][1])
+    table = [(n, [_cell(row.get(key)) for key in keys] if row else []) for n, row in found]
+    return [(0, [*keys]), *table]
+
+
+def json_lines(content, path):
+    """A file that is one JSON value, a list of objects or a table of pandas, as JSON lines.
+
+    Args:
+        content: bytes.
+        path: str, for messages.
+
+    Returns:
+        list of bytes, each with its line end; None if the first line is an object, or no JSON.
+    """
+    if not (_is_json(content, path) and _is_one_value(content)):
+        return None
+    found = _numbered_objects(content, [], path)
+    return [json.dumps(row, ensure_ascii=False).encode() + b"\n" for _, row in found]
+
+
+def _numbered_objects(content, lines, path):
+    """Yields (number of the line, dict or None) of the JSON objects of a file."""
     is_line = path.endswith(".jsonl") and len(lines) == 1 and content[:1] == b"{"
     whole = parse_json(content, path) if _is_one_value(content) and not is_line else None
     if whole is not None:
@@ -390,17 +415,13 @@ def _objects(content, lines, path):
             (n, parse_json(line, f"{path}, line {n}") if line.strip() else None)
             for n, line in enumerate(lines, start=1)
         ]
-    keys, found = {}, []
     for number, row in numbered:
         if not isinstance(row, dict | None):
             raise UserError(
                 f"{path}, line {number}: a JSON object with the columns is expected. Received: "
                 f"{reprlib.repr(row)}"
             )
-        found.append((number, flat(row or {})))
-        keys |= dict.fromkeys(found[-1][1])
-    table = [(n, [_cell(row.get(key)) for key in keys] if row else []) for n, row in found]
-    return [(0, [*keys]), *table]
+        yield number, row
 
 
 def flat(row, start=""):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """predict.py, on small SavedModels made by hand; tests/publish/test_serving.py has real exports."""
 
+import gzip
 import json
 import shutil
 import subprocess
@@ -14,6 +15,7 @@ import tensorflow_text
 
 from albert_tf import progress
 from albert_tf.cli import predict, predict_examples, predict_exports
+from albert_tf.corpus import unpacking
 from tests import ROOT
 from tests.errors import assert_error, assert_names, refuses
 
@@ -112,7 +114,6 @@ def test_line_n_belongs_to_line_n(classifier, run, batch_size):
     ("line", "message"),
     [
         (b"a\tb\xff", "line 2 ... UTF-8"),
-        (b"\xff\xfea\0\t\0b\0", "line 2 ... UTF-8"),
         (b"one column", "2 ... text_pair"),
         (b"{broken", "line 2 ... JSON"),
         (b'{"text": ' + b"[" * 100_000, "line 2 ... JSON"),
@@ -284,6 +285,47 @@ def test_columns_of_the_training(content, flags, columns):
     found = [*predict_examples.read(content.splitlines(True), "in.txt", model, given)]
     assert [tuple(example[0].values()) for example in found] == [("a", "b"), ("ab", "c")]
     assert found[0][1].get("id") == ("7" if "id_column" in flags else None)
+
+
+ROWS = [{"text": "a b"}, {"text": "c", "id": 7}]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        json.dumps(ROWS), json.dumps(ROWS, indent=1), json.dumps({"data": ROWS}, indent=1),
+        "\n".join(map(json.dumps, ROWS)), json.dumps({"text": ["a b", "c"]}, indent=1),
+        "text\na b\nc\n", "a b\nc\n",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("encode", [str.encode, lambda text: gzip.compress(text.encode()),
+                                    lambda text: text.encode("utf-16")])  # fmt: skip
+def test_files_are_read_as_those_of_a_training(content, encode, tmp_path):
+    path = tmp_path / ("in.json" if content[:1] in "[{" else "in.txt")
+    path.write_bytes(encode(content))
+    model = predict_examples.Model(("text",), (), (), None, None)
+    lines = unpacking.lines(str(path))
+    found = [*predict_examples.read(lines, str(path), model, num_peeked=200)]
+    assert [example[0]["text"] for example in found] == ["a b", "c"]
+    assert found[1][1] == ({"id": 7} if '"id"' in content else {})
+
+
+@pytest.mark.parametrize(
+    ("content", "warns"),
+    [
+        ("review,stars\nA fine film it was,5\nA dull one it is,1\n", True),
+        ("sentence\nA fine film it was\nA dull one it is\n", True),
+        ("Fine\nA fine film it was\nDull\n", False),
+        ("Oh well\nA fine film it was\nA dull one it is\n", False),
+        ("text\nA fine film it was\nA dull one it is\n", False),
+    ],
+)
+def test_a_warning_of_a_header_that_would_be_predicted(content, warns, capsys):
+    names = ("text", "text_pair")[: 1 + ("," in content.split("\n")[0])]
+    model = predict_examples.Model(names, (), (), None, None)
+    lines = [line.encode() for line in content.splitlines(keepends=True)]
+    list(predict_examples.read(lines, "in.csv", model, num_peeked=200))
+    assert ("line 1" in capsys.readouterr().err) == warns
 
 
 def test_the_labels_of_a_file_like_that_of_the_training_are_not_copied():
@@ -542,7 +584,7 @@ def test_the_newest_export_is_taken(tmp_path):
     ("content", "message"),
     [
         (b"PK\x03\x04" + bytes(100), "a.csv ... ZIP ... CSV"),
-        (b"\x1f\x8b\x08" + bytes(9), "a.csv ... compressed"),
+        (b"\x1f\x8b\x08" + bytes(9), "a.csv ... unpacked"),
     ],
 )
 def test_a_file_that_is_no_text(content, message, classifier, run_main, tmp_path):
