@@ -31,7 +31,6 @@ from albert_tf.errors import UserError, allowing_closed_output
 QUERIES = ("fill_mask", "sentence_order")  # to pre-trained models
 LINES_OF_FORM = 200  # of a file, which tell the separator of its columns
 COLUMNS = ("text", "text_pair", "id")  # those of a file that flags name
-OF_TRAINING = ("text_column", "text_pair_column", "label_column", "delimiter", "header")
 
 
 def define_flags():
@@ -203,7 +202,7 @@ def load(given, batch_size=32):
     Its output goes to standard error.
 
     Returns:
-        (Loaded, dict of those of OF_TRAINING that the training was given).
+        (Loaded, dict of the flags of the training, by name).
     """
     from albert_tf.api import load
     from albert_tf.checkpoints import source
@@ -211,8 +210,7 @@ def load(given, batch_size=32):
     with contextlib.redirect_stdout(sys.stderr):  # standard output is only for predictions
         found = source.find(given.model)
         loaded = load.of_source(found, given.typed(*load.ROWS), batch_size, resolve.as_flag)
-    flags = found.settings.flags if found.settings else {}
-    return loaded, {name: flags[name] for name in OF_TRAINING if flags.get(name) is not None}
+    return loaded, found.settings.flags if found.settings else {}
 
 
 def of_checkpoint(loaded, embeddings, of_training=None):

@@ -42,7 +42,7 @@ class Model(NamedTuple):
             for JSON.
         fewest_options: int, options that a question needs; None for `num_options`.
         is_of_words: bool, whether the model labels the words of a text.
-        of_training: dict of the flags of the training that tell how its files are read.
+        of_training: dict of the flags of the training, some of which tell how its files are read.
     """
 
     inputs: tuple
@@ -263,11 +263,12 @@ def _with_options(path, model):
     names = {*itertools.chain(*race.COLUMNS.values()), *race.option_columns(header)}
     if not names & {*header} - usual:
         return None
-    return [
-        (place, {"id": passage["id"], "article": passage["article"],
-                 "question": passage["questions"][0], "options": passage["options"][0]})
-        for place, passage in race.passages_of_table(path)
-    ]  # fmt: skip
+    found = []
+    for place, passage in race.passages_of_table(path):
+        (question,), (options_,) = passage["questions"], passage["options"]
+        given = {"id": passage["id"], "article": passage["article"]}
+        found.append((place, given | {"question": question, "options": options_}))
+    return found
 
 
 def _are_labelled(rows):

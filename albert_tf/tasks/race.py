@@ -35,7 +35,7 @@ NUM_OPTIONS = 4  # of RACE
 MOST_OPTIONS = len(LETTERS)
 _OWN = glue.GlueTask("", text=("question",), files=glue.OWN_FILES)  # a user's tables
 COLUMNS = {  # what a column holds -> names that it may have
-    "article": ("article", "context", "passage"),
+    "article": ("article", "context", "passage", "paragraph", "premise"),
     "options": ("options", "choices", "choices.text"),
     "answer": ("answer", "answerKey", "label"),
 }
@@ -278,19 +278,25 @@ def option_columns(header):
     return []
 
 
+def _read_table(path):
+    """Reads a table with a question in each row: tables.Table."""
+    table = tables.read_columns(path, ("question",), has_header=True)
+    if not {*COLUMNS["options"]} & {*table.header} and not option_columns(table.header):
+        raise UserError(
+            f"{path}: no column has options: name them option 1, option 2, ..., or put a list into "
+            f"the column options. Columns: {', '.join(table.header)}"
+        )
+    return table
+
+
 def passages_of_table(path):
     """Yields (file and line, passage) of each row of a table, which has one question.
 
     The columns have the names of `COLUMNS`. Options are a list in one column, or have a column
     each, as of `option_columns`. Answers may be numbers, from 0 if one of them is 0, or from 1.
     """
-    table, found, numbers = tables.read_columns(path, ("question",), has_header=True), [], []
+    table, found, numbers = _read_table(path), [], []
     columns = option_columns(table.header)
-    if not columns and not {*COLUMNS["options"]} & {*table.header}:
-        raise UserError(
-            f"{path}: no column has options: name them option 1, option 2, ..., or put a list into "
-            f"the column options. Columns: {', '.join(table.header)}"
-        )
     for number, row in enumerate(table.rows):
         cells = dict(zip(table.header, row.cells, strict=False))
         named = {
@@ -492,9 +498,13 @@ class RaceData(base.DataSet):
         return read_examples(*given, self.task.choices), {}
 
     def described(self):
-        """The training folder and its levels, or the table."""
+        """The training folder and its levels, or the table with the columns that are read."""
         if has_tables(self.data_dir):
-            return self.sources("train")[0]
+            table = _read_table(self.sources("train")[0])
+            used = [name for names in COLUMNS.values() for name in names if name in table.header]
+            used += ["question", "id", *option_columns(table.header)]
+            unused = [name for name in table.header if name not in used]
+            return f"{table}" + (f"; not used: {', '.join(unused)}" if unused else "")
         return f"{os.path.join(self.data_dir, 'RACE', 'train')}: {' and '.join(self.levels)} school"
 
     def prediction_files(self, examples, answers):

@@ -188,6 +188,14 @@ def test_columns_with_an_option_each(header, columns):
     assert race.option_columns(header.split()) == columns.split()
 
 
+def test_columns_that_are_not_read_are_named(tokenizer, tmp_path):
+    (tmp_path / "train.csv").write_text("hint,question,A,B,answer\nIt rains,Who?,x,y,A\n")
+    data = race.RaceData(
+        race.RaceTask(TextInput(tokenizer, 32, SIZES), 8, choices=2), str(tmp_path), "out", "out"
+    )
+    assert data.described().endswith("not used: hint")
+
+
 def test_tables_have_no_levels(tokenizer, tmp_path):
     (tmp_path / "train.csv").write_text("question,A,B,answer\nWho?,x,y,A\n")
     with refuses("--middle_only", tmp_path):
