@@ -598,6 +598,9 @@ class FineTuningSteps(Options, heading="Training and evaluation"):
         "Number of passes over the training data, instead of --train_step.")
     warmup_step: int = option(0, "Number of updates of the linear warm-up.", low=0,
         read_by="~do_train")
+    num_trials: int = option(1, low=1, read_by="do_train do_eval task_name!=multi_label", help=
+        "Number of runs, each with its own seed and folder; the best is kept. The paper reports "
+        "the median of five.")
 
 
 class Export(Options, heading="Export"):
@@ -682,9 +685,6 @@ class ClassifierData(Options, heading="Task and data"):
     max_windows: int = option(4, low=2, high=64, on_record="equal",
         read_by=f"long_texts=windows {_OF_TEXTS}", help=
         "With --long_texts=windows: the largest number of parts of a text.")
-    num_trials: int = option(1, low=1, read_by="do_train do_eval task_name!=multi_label", help=
-        "Number of runs, each with its own seed and folder; the best is kept. The paper reports "
-        "the median of five.")
     glue_submission_dir: str | None = option(None, path="output",
         read_by="do_predict task_name!=tsv,multi_label,ner", help=
         "Directory for predictions in the form that the GLUE server takes.")

@@ -284,3 +284,13 @@ def test_error_is_one_line(launched, flags, tmp_path):
     last = done.stderr.strip().splitlines()[-1]
     assert last.startswith("run_race: error: ")
     assert_names(last, f"{tmp_path}/RACE/train/middle")
+
+
+@pytest.mark.long
+def test_the_best_of_several_trials_is_kept(run_main, flags, tmp_path, capsys):
+    given = {"train_step": 1, "do_predict": False, "num_trials": 2, "seed": 3}
+    run_main(run_race, **flags | given)
+    out = Path(flags["output_dir"])
+    *trials, summary = (out / "trials.txt").read_text().splitlines()
+    assert [Path(line.split("\t")[0]).name for line in trials] == ["trial-3", "trial-4"]
+    assert "of 2 trials" in summary and (out / "model.ckpt-best.index").exists()
