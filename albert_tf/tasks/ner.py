@@ -9,7 +9,6 @@ label of a word is at its first piece. Accuracy and loss are those of words.
 import collections
 import dataclasses
 import itertools
-import json
 import os
 import re
 import reprlib
@@ -20,7 +19,7 @@ import tensorflow as tf
 
 from albert_tf.checkpoints.run_directory import FinetunedTask
 from albert_tf.corpus import unpacking
-from albert_tf.errors import UserError, decode
+from albert_tf.errors import UserError, decode, parse_json
 from albert_tf.model import heads, objectives
 from albert_tf.publish import graph_inputs, signatures
 from albert_tf.records import schemas
@@ -241,9 +240,9 @@ def _of_objects(table, columns):
         )
     for row in table.rows:
         cells = [row.cells[table.header.index(name)] for name in names if name]
-        if not all(cell.startswith("[") for cell in cells):
+        if not all(cell.startswith("[") and cell.endswith("]") for cell in cells):
             raise UserError(f"{row.place}: lists are expected. Received: {', '.join(cells)}")
-        words, *labels = [[str(item) for item in json.loads(cell)] for cell in cells]
+        words, *labels = [[str(item) for item in parse_json(cell, row.place)] for cell in cells]
         labels = labels[0] if labels else [""] * len(words)
         if len(labels) != len(words):
             raise UserError(f"{row.place}: {len(words)} words, but {len(labels)} labels")

@@ -304,6 +304,7 @@ def test_a_column_of_csv_divides_sentences(columns, tmp_path):
         ('{"tokens": ["EU", "x"], "tags": ["O"]}', ner.RECOGNISED, "line 1 ... 2 ... 1"),
         ('{"tokens": "EU x", "tags": ["O"]}', ner.RECOGNISED, "line 1 ... EU x"),
         ('{"tokens": ["EU"]}', ner.RECOGNISED, "line 1"),
+        ('{"tokens": "[EU]", "tags": ["O"]}', ner.RECOGNISED, "line 1"),
     ],
 )
 def test_json_that_is_no_list_of_words(line, columns, parts, tmp_path):
