@@ -152,13 +152,11 @@ def _looks_like_names(row, lines, form):
         lines: list of bytes, the first lines of the file.
         form: tables.Form.
     """
-    from albert_tf.tasks import tables
-
-    texts = [line.decode(errors="replace") for line in lines]
-    longest = [max(len(c.split()) for c in r) for r in tables.csv_rows(texts, form, strict=False)]
-    others = sorted(longest[1:])
-    is_short = all(re.fullmatch(r"[^\W\d][\w.-]*", cell.strip()) for cell in row)
-    return is_short and len(others) > 1 and others[len(others) // 10] > 2
+    if not all(re.fullmatch(r"[^\W\d][\w.-]*", cell.strip()) for cell in row):
+        return False
+    others = [line.decode(errors="replace").split(form.separator) for line in lines[1:]]
+    longest = sorted(max(len(cell.split()) for cell in cells) for cells in others)
+    return len(longest) > 1 and longest[len(longest) // 10] > 2
 
 
 def of_flags(typed, model):

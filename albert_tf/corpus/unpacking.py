@@ -114,12 +114,16 @@ def read(path):
 
 def lines(path):
     """Yields the lines of a file, bytes with their line ends; arguments and errors as `blocks`."""
-    rest = b""
+    held = []
     for block in blocks(path):
-        *whole, rest = (rest + block).split(b"\n")
-        yield from (line + b"\n" for line in whole)
-    if rest:
-        yield rest
+        *whole, end = block.split(b"\n")
+        if whole:
+            whole[0] = b"".join([*held, whole[0]])
+            yield from (line + b"\n" for line in whole)
+            held = []
+        held.append(end)
+    if any(held):
+        yield b"".join(held)
 
 
 @contextlib.contextmanager

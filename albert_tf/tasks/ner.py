@@ -182,7 +182,7 @@ def read_words(path, columns=RECOGNISED):
         UserError: the file cannot be read or holds no word, a line is not UTF-8, or a column is
             missing; the message names the line.
     """
-    lines, places, columns = _lines(path, columns)
+    lines, places, columns, is_table = _lines(path, columns)
     rows = [(n, columns_of(line)) for n, line in enumerate(lines, start=1)]
     rows = [(n, _is_word(cells) and cells) for n, cells in rows]
     if columns == RECOGNISED:
@@ -190,7 +190,7 @@ def read_words(path, columns=RECOGNISED):
     if any(isinstance(column, str) for column in columns):
         columns = _numbers(columns, rows, path)
     is_comment = _comments([cells for _, cells in rows if cells])
-    kept = [row for row in rows if not (row[1] and is_comment(row[1]))]
+    kept = [row for row in rows if is_table or not (row[1] and is_comment(row[1]))]
     groups = itertools.groupby(kept, key=lambda row: bool(row[1]))
     groups = [list(group) for is_words, group in groups if is_words]
     left_out = len(rows) - len(kept)
@@ -210,7 +210,12 @@ def read_words(path, columns=RECOGNISED):
 
 
 def _lines(path, columns):
-    """Reads a file: (lines with a word each, list of str; their places, list of str; Columns)."""
+    """Reads a file.
+
+    Returns:
+        (lines with a word each, list of str; their places, list of str; Columns; bool, whether it
+        is CSV or JSON, which have no comments).
+    """
     content = unpacking.read(path)
     is_json = content.lstrip()[:1] in (b"{", b"[") and path.endswith((".json", ".jsonl", ".txt"))
     if not (is_json or path.endswith(".csv")):
@@ -218,11 +223,11 @@ def _lines(path, columns):
         if not lines[-1]:  # nothing follows the last line end
             lines.pop()
         places = [f"{path}, line {n}" for n in range(1, len(lines) + 1)]
-        return list(map(decode, lines, places)), places, columns
+        return list(map(decode, lines, places)), places, columns, False
     table = tables.read_columns(path, (0,), has_header=False, keep_blank=True)
     found = [*(_of_objects(table, columns) if is_json else _of_rows(table.rows))]
     lines = [tables.tab_separated([cells]).removesuffix("\n") for _, cells in found]
-    return lines, [place for place, _ in found], Columns(0) if is_json else columns
+    return lines, [place for place, _ in found], Columns(0) if is_json else columns, True
 
 
 def _of_objects(table, columns):

@@ -400,7 +400,8 @@ def json_lines(content, path):
     if not (_is_json(content, path) and _is_one_value(content)):
         return None
     found = _numbered_objects(content, [], path)
-    return [json.dumps(row, ensure_ascii=False).encode() + b"\n" for _, row in found]
+    texts = (json.dumps(row, ensure_ascii=False) if row else "" for _, row in found)
+    return [text.encode() + b"\n" for text in texts]
 
 
 def _numbered_objects(content, lines, path):

@@ -310,6 +310,12 @@ def test_files_are_read_as_those_of_a_training(content, encode, tmp_path):
     assert found[1][1] == ({"id": 7} if '"id"' in content else {})
 
 
+def test_null_in_a_list_of_objects_is_a_blank_line():
+    model = predict_examples.Model(("text",), (), (), None, None)
+    found = [*predict_examples.read([b'[{"text": "a"}, null]'], "in.json", model, num_peeked=9)]
+    assert found[0][0] == {"text": "a"} and found[1:] == [None]
+
+
 @pytest.mark.parametrize(
     ("content", "warns"),
     [

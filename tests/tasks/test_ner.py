@@ -286,6 +286,19 @@ def test_tables_of_words(ending, tmp_path):
     assert [line for line in lines if "\t" in line][-3:] == ["EU\tx", ",\ty", "Peter\tz"]
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("train.csv", "word,label\n#x,B-TAG\nis,O\n"),
+        ("train.jsonl", '{"tokens": ["#x", "is"], "tags": ["B-TAG", "O"]}\n'),
+    ],
+)
+def test_tables_have_no_comments(name, text, tmp_path):
+    (tmp_path / name).write_text(text)
+    found = ner.read(str(tmp_path / name))
+    assert [word.text for word in found.words] == ["#x", "is"] and not found.comments
+
+
 @pytest.mark.parametrize("columns", [ner.RECOGNISED, ner.Columns("Word", "Tag"), ner.Columns(1, 3)])
 def test_a_column_of_csv_divides_sentences(columns, tmp_path):
     path = tmp_path / "train.csv"
