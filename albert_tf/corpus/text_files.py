@@ -75,7 +75,8 @@ def chunks(paths, form):
     """
     for path in paths:
         line, parts = 1, []
-        for block in _whole_lines(_with_plain_line_ends(unpacking.blocks(path)), path):
+        blocks = _with_plain_line_ends(unpacking.blocks(path))
+        for block in unpacking.whole_lines(blocks, functools.partial(_check_line, path)):
             end = len(block)
             if form.has_documents_of_lines:  # up to the last blank line
                 end = max((match.end() for match in _BLANK_LINE.finditer(block)), default=0)
@@ -90,18 +91,8 @@ def chunks(paths, form):
             yield Chunk(content, path, line, form, form.file_is_document)
 
 
-def _whole_lines(parts, path):
-    """Yields text in blocks that end at a line end, except perhaps the last one."""
-    held, line = [], 1
-    for block in parts:
-        end = block.rfind(b"\n") + 1
-        if end:
-            yield b"".join([*held, block[:end]])
-            held, line = [], line + block.count(b"\n")
-        held.append(block[end:])
-        _check_length(held, f"{path}, line {line}")
-    if any(held):
-        yield b"".join(held)
+def _check_line(path, line, parts):
+    _check_length(parts, f"{path}, line {line}")
 
 
 def _check_length(parts, where):

@@ -9,6 +9,7 @@ import bz2
 import codecs
 import contextlib
 import gzip
+import io
 import itertools
 import lzma
 import re
@@ -114,14 +115,27 @@ def read(path):
 
 def lines(path):
     """Yields the lines of a file, bytes with their line ends; arguments and errors as `blocks`."""
-    held = []
-    for block in blocks(path):
-        *whole, end = block.split(b"\n")
-        if whole:
-            whole[0] = b"".join([*held, whole[0]])
-            yield from (line + b"\n" for line in whole)
-            held = []
-        held.append(end)
+    for block in whole_lines(blocks(path)):
+        yield from io.BytesIO(block)
+
+
+def whole_lines(parts, check=None):
+    """Yields text in blocks that end at a line end, except perhaps the last one.
+
+    Args:
+        parts: iterable of bytes.
+        check: callable that gets the number of a line, from 1, and the parts of it that were read
+            so far, a list of bytes; it may raise an error. None for no check.
+    """
+    held, line = [], 1
+    for block in parts:
+        end = block.rfind(b"\n") + 1
+        if end:
+            yield b"".join([*held, block[:end]])
+            held, line = [], line + block.count(b"\n")
+        held.append(block[end:])
+        if check:
+            check(line, held)
     if any(held):
         yield b"".join(held)
 
