@@ -24,7 +24,7 @@ FUZZ_SEED ?= 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup test test-slow test-long test-killed test-beam test-install test-onednn-off test-second \
-  test-coverage messages lint docs docs-check fuzz demo demo-finetune books pretrained-model clean
+  test-coverage messages lint docs docs-check fuzz demo demo-finetune clean
 
 help:
 	@echo "make setup   virtual environment in $(VENV) with the pinned requirements"

@@ -8,6 +8,7 @@ process is killed, the next process that writes to the directory recognises and 
 import codecs
 import contextlib
 import glob
+import hashlib
 import itertools
 import json
 import os
@@ -27,6 +28,7 @@ _PATTERN = re.compile(r"\.albert_tf-(?P<host>[\w.]*)-(?P<process>\d+)-(?P<run>\w
 _LEFT_SECONDS = 24 * 3600  # a temporary file unchanged for so long is abandoned
 _runs = {}  # process id -> random part, since a later process can get the same id
 _numbers = itertools.count()
+_HASHED_TOGETHER = 1 << 18  # bytes
 _cleaned = set()  # directories from which this process has removed leftovers
 
 # === Encodings ===
@@ -204,6 +206,18 @@ def read_bytes(path):
             return file.read()
     except tf.errors.OpError as error:
         raise UserError(f"cannot read {path}: {error.message}") from error
+
+
+def sha256(path):
+    """SHA-256 hash of a file, in hexadecimal digits; errors are as of `read_bytes`."""
+    content = hashlib.sha256()
+    try:
+        with tf.io.gfile.GFile(path, "rb") as file:
+            while block := file.read(_HASHED_TOGETHER):
+                content.update(block)
+    except tf.errors.OpError as error:
+        raise UserError(f"cannot read {path}: {error.message}") from error
+    return content.hexdigest()
 
 
 def encoding_of(head):

@@ -28,8 +28,6 @@ PRECISIONS = {  # name -> policy of Keras
     "fp16": "mixed_float16",
 }
 OPTIMIZERS = ("adamw", "lamb", "muon")
-TEXT_FORMATS = ("sentences", "documents", "jsonl")
-ON_DECODE_ERROR = ("stop", "skip")
 WORD_STARTS = ("original", "piece")
 SENTENCE_PAIRS = ("order", "next", "none")
 SCORE_METHODS = ("within_word_l2r", "original")
@@ -80,7 +78,6 @@ _CARD = (
     "rest of the card comes from run.json of the training."
 )
 _KEEP_EVALUATED = "Number of evaluated checkpoints to keep in addition to the best; 0 for all."
-_PAIRS = "Number of pairs to use of each paradigm, such as 100 for a quick look; 0 for all."
 _METHOD = (
     "Tokens to mask while a token is scored. within_word_l2r: the token and the later tokens of "
     "its word; original: only the token."
@@ -925,7 +922,7 @@ class Corpus(Options, heading="Text"):
 class TextFormat(Options, heading="Text"):
     """The format of text files."""
 
-    input_format: str = option("sentences", choices=TEXT_FORMATS, help=
+    input_format: str = option("sentences", choices=("sentences", "documents", "jsonl"), help=
         "sentences: one per line, and a blank line between documents. documents: a blank line "
         "between them, or see --document_per_line. jsonl: one JSON object per line. Documents are "
         "split into sentences by the package sentence-splitter.")
@@ -938,7 +935,7 @@ class TextFormat(Options, heading="Text"):
     file_is_document: bool = option(False,
         read_by="input_format=sentences,documents !document_per_line", help=
         "The end of a file ends a document. It does not in the original.")
-    on_decode_error: str = option("stop", choices=ON_DECODE_ERROR, help=
+    on_decode_error: str = option("stop", choices=("stop", "skip"), help=
         "How to treat a line that is not UTF-8: stop, or skip it; the summary counts them.")
 
 
@@ -1304,9 +1301,10 @@ class MinimalPairs(Options, heading="Minimal pairs"):
         "sentence_bad and optionally UID, field, linguistics_term, as in BLiMP; a good and a bad "
         "sentence with a tab between them; or a line for each, the good one first.")
     output_file: str | None = option(None, path="output file", help=
-        "JSON file for the figures. It is updated during the run, and a stopped run resumes from "
+        "JSON file for the metrics. It is updated during the run, and a stopped run resumes from "
         "it.")
-    pairs_per_paradigm: int = option(0, low=0, help=_PAIRS)
+    pairs_per_paradigm: int = option(0, low=0, help=
+        "Number of pairs to use of each paradigm, such as 100 for a quick look; 0 for all.")
     method: str = option(SCORE_METHODS[0], choices=SCORE_METHODS, help=_METHOD)
 
 # fmt: on

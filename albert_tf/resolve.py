@@ -115,11 +115,6 @@ class Resolved:
         """The settings with other typed values, before any fact is known."""
         return resolve(self.rows, self.typed() | values)
 
-    def without(self, *names):
-        """The settings without some typed values, before any fact is known."""
-        typed = {name: value for name, value in self.typed().items() if name not in names}
-        return resolve(self.rows, typed)
-
     def values_of(self, kind, **others):
         """Makes a dataclass from the settings with the names of its fields, and other values."""
         names = {field.name for field in dataclasses.fields(kind)} - others.keys()

@@ -305,22 +305,6 @@ def table_of(rows, columns=COLUMNS):
     return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
 
 
-def plot(rows, path):
-    """Draws the step times of all rows as bars."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(8, 1 + 0.3 * len(rows)), layout="constrained")
-    axes = figure.subplots()
-    names = [
-        f"{r['who']}, {r['size']} x {r['layers']}, {r['batch']} x {r['length']}, {r['dtype']}"
-        for r in rows
-    ]
-    axes.barh(range(len(rows)), [row["step s"] for row in rows], tick_label=names)
-    axes.invert_yaxis()
-    axes.set_xlabel("seconds per step")
-    figure.savefig(path)
-
-
 def arguments():
     """Reads the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -349,7 +333,6 @@ def arguments():
     )
     parser.add_argument("--forward_only", action="store_true", help="one forward pass of ours")
     parser.add_argument("--rounds", type=int, default=10, help="steps of each")
-    parser.add_argument("--plot", help="PNG to write")
     return parser.parse_args()
 
 
@@ -365,7 +348,7 @@ def installed(names, python):
 
 
 def main():
-    """Measures all cases, prints a table, and writes a plot on request."""
+    """Measures all cases, and prints a table."""
     args = arguments()
     names = ["ours"] if args.forward_only else ["products", "ours"]
     names += (["plain"] if args.plain else []) + list(installed(args.peers, args.peer_python))
@@ -379,8 +362,6 @@ def main():
             case = vars(args) | given | {"recompute": recompute}
             rows += measure(case, ["ours"] if recompute else names, args.rounds)
     print(table_of(rows))
-    if args.plot:
-        plot(rows, args.plot)
 
 
 if __name__ == "__main__":

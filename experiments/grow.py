@@ -28,11 +28,11 @@ import tensorflow as tf
 
 import albert_tf
 from albert_tf import files
+from albert_tf.api import inspect
 from albert_tf.checkpoints import name_table, run_directory, writers
 from albert_tf.config import CONFIG_FILE
 from albert_tf.errors import UserError, exit_code
 from albert_tf.model import encoder
-from albert_tf.text import sequences
 
 POSITIONS = "bert/embeddings/position_embeddings"
 SENTENCES = Path(__file__).resolve().parent / "sample" / "sentences.txt"
@@ -73,19 +73,15 @@ def contributions(loaded, texts):
     Returns:
         array [L, I]: mean square of a unit's activation, times the squares of its output weights.
     """
-    model, config = loaded.model.encoder, loaded.config
+    model, config = getattr(loaded.model, "encoder", loaded.model), loaded.config
     attention, block = model.attention_blocks[0], model.ffn_blocks[0]
     activation = encoder.get_activation(config.hidden_act)
     totals = np.zeros([config.num_hidden_layers, config.intermediate_size])
     for text in texts:
-        features = sequences.packed(loaded.tokenizer, text, None, loaded.max_seq_length)
-        outputs = model(features["input_ids"][:, : features["input_mask"].sum()])
-        mapped = outputs["embedding_output"]
-        if model.embedding_hidden_mapping_in is not None:
-            mapped = model.embedding_hidden_mapping_in(mapped)
-        everything = tf.zeros([1, 1, 1, mapped.shape[1]])  # no key is masked
-        for layer, x in enumerate([mapped, *outputs["encoder_outputs"][:-1]]):
-            units = activation(block.intermediate(attention(x[0], everything)))  # [T, I]
+        states = inspect.states_of_layers(loaded, text)
+        everything = tf.zeros([1, 1, 1, states.shape[1]])  # no key is masked
+        for layer, x in enumerate(states[:-1]):
+            units = activation(block.intermediate(attention(x, everything)))  # [T, I]
             totals[layer] += tf.reduce_sum(tf.square(units), axis=0)
     return totals * np.square(block.output_dense.kernel.numpy()).sum(axis=1)
 

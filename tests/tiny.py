@@ -143,10 +143,10 @@ def write_release(directory, kind=None, config=WIDE, **options):
 
 def write_record(directory, vocabulary, config=WIDE, **text):
     """Writes the run.json of a training with this SentencePiece model; returns its content."""
-    from albert_tf.checkpoints import run_directory
+    from albert_tf import files
 
     path = str(vocabulary)
-    sha256 = run_directory.sha256(path)
+    sha256 = files.sha256(path)
     of_vocabulary = {"flag": "spm_model_file", "path": path, "sha256": sha256}
     record = {"config": config, "text": text, "vocabulary": of_vocabulary}
     (directory / "run.json").write_text(json.dumps(record))

@@ -13,10 +13,10 @@ from albert_tf.api.load import ROWS, load
 from albert_tf.checkpoints import loading, name_table, readers, source
 from albert_tf.errors import UserError, exit_code
 from albert_tf.model import heads
+from albert_tf.models import released
 from albert_tf.text import sequences
 from albert_tf.text.tokenization import FullTokenizer
 
-_RELEASED = ("base", "large", "xlarge", "xxlarge")
 _CHINESE = 21128  # vocabulary size of the Chinese releases
 _BLOCK = re.compile(r"bert/encoder/transformer/group_(\d+)/inner_group_(\d+)/")
 _USES = {  # head -> its use, besides what any encoder can be used for
@@ -65,7 +65,7 @@ def guess_config(shapes):
 
 def name_of_release(config):
     """Released model with this config (str), such as `ALBERT-base, version 2`; None if none has."""
-    sizes = {options.SIZES[name][:2]: name for name in _RELEASED}
+    sizes = {options.SIZES[name][:2]: name for name in released.SIZES}
     size = sizes.get((config.num_hidden_layers, config.hidden_size))
     if size is None or config.embedding_size != 128 or config.num_hidden_groups != 1:
         return None
@@ -153,17 +153,9 @@ def changes_by_layers(path, texts):
         dict of `distance`, list of float, the mean L2 distance between input and output of each
         layer, and `angle`, the mean angle between them in degrees.
     """
-    loaded = load(path)
-    encoder = loaded.model.encoder
-    changes = []
+    loaded, changes = load(path), []
     for text in texts:
-        features = sequences.packed(loaded.tokenizer, text, None, loaded.max_seq_length)
-        ids = features["input_ids"][:, : features["input_mask"].sum()]
-        outputs = encoder(ids)
-        state = outputs["embedding_output"][0]
-        if encoder.embedding_hidden_mapping_in is not None:
-            state = encoder.embedding_hidden_mapping_in(state)
-        states = np.array([state, *(output[0] for output in outputs["encoder_outputs"])])
+        states = states_of_layers(loaded, text)
         before, after = states[:-1], states[1:]  # [L, T, H]
         lengths = np.linalg.norm(states, axis=2)
         cosine = (before * after).sum(axis=2) / (lengths[:-1] * lengths[1:])
@@ -171,6 +163,22 @@ def changes_by_layers(path, texts):
         changes.append([np.linalg.norm(after - before, axis=2), angle])
     distance, angle = np.concatenate(changes, axis=2).mean(axis=2).tolist()
     return {"distance": distance, "angle": angle}
+
+
+def states_of_layers(loaded, text):
+    """The input of the first layer and the output of each: float32 array [L + 1, T, H].
+
+    Args:
+        loaded: albert_tf.api.loaded.Loaded.
+        text: str; what exceeds the model's length is cut.
+    """
+    encoder = getattr(loaded.model, "encoder", loaded.model)
+    features = sequences.packed(loaded.tokenizer, text, None, loaded.max_seq_length)
+    outputs = encoder(features["input_ids"][:, : features["input_mask"].sum()])
+    mapped = outputs["embedding_output"]
+    if encoder.embedding_hidden_mapping_in is not None:
+        mapped = encoder.embedding_hidden_mapping_in(mapped)
+    return np.concatenate([mapped, *outputs["encoder_outputs"]])
 
 
 def _describe_layers(path, text_file, layers_file):

@@ -6,16 +6,20 @@ Several paradigms test a phenomenon (`linguistics_term`) of a field, such as syn
 """
 
 import dataclasses
+import functools
 import hashlib
 import json
 import math
 import os
+
+import tensorflow as tf
 
 from albert_tf import files, progress, state
 from albert_tf.api import scoring
 from albert_tf.checkpoints import name_table
 from albert_tf.errors import UserError, parse_json
 from albert_tf.tasks import json_file
+from albert_tf.training.steps import Predictor
 
 KEYS = ("sentence_good", "sentence_bad")
 GROUPS = {"fields": "field", "linguistics_terms": "linguistics_term"}  # of paradigms
@@ -155,27 +159,13 @@ def _pairs(path):
 # --- Measuring -----------------------------------------------------------------------------------
 
 
-def encode(paradigms, tokenizer, max_length):
-    """Pieces of all sentences: list with the scoring.Pieces of each paradigm.
-
-    Args:
-        paradigms: list of Paradigm.
-        tokenizer: FullTokenizer.
-        max_length: int, longest sequence in pieces, [CLS] and [SEP] included.
-
-    Raises:
-        UserError: a sentence is too long; names file, line and length.
-    """
-    return [scoring.pieces_of(tokenizer, p.sentences, max_length, p.places) for p in paradigms]
-
-
 def measure(predict, paradigms, pieces, method, results=None, save=None):
     """Compares the scores of the sentences of each pair.
 
     Args:
-        predict: scoring.predictor of the model.
+        predict: loop.Predictor of `scoring.log_probs`.
         paradigms: list of Paradigm.
-        pieces: list from `encode`.
+        pieces: list with the scoring.Pieces of each paradigm.
         method: str, of options.SCORE_METHODS.
         results: dict of paradigm -> Result of its first pairs, which are not scored again.
         save: callable or None, called with the results, after every 250 pairs.
@@ -247,7 +237,11 @@ def evaluate(loaded, paradigms, method, path=None):
             metrics of another model, other pairs or another method.
     """
     loaded.check_head("masked_lm", "minimal_pairs")
-    pieces = encode(paradigms, loaded.tokenizer, loaded.max_seq_length)
+    length = loaded.max_seq_length
+    pieces = [
+        scoring.pieces_of(loaded.tokenizer, each.sentences, length, each.places)
+        for each in paradigms
+    ]
     settings = settings_of(loaded, paradigms, method)
     results = _read_results(path, settings) if path else {}
     for paradigm in paradigms:
@@ -261,7 +255,8 @@ def evaluate(loaded, paradigms, method, path=None):
     def save(results):
         files.write_text(path, json.dumps(settings | summary(paradigms, results), indent=2) + "\n")
 
-    predict = scoring.predictor(loaded.model)
+    of_model = functools.partial(scoring.log_probs, loaded.model)
+    predict = Predictor(tf.distribute.get_strategy(), of_model, shows_progress=False)
     results = measure(predict, paradigms, pieces, method, results, save if path else None)
     return summary(paradigms, results)
 

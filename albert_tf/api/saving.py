@@ -74,7 +74,7 @@ def save(directory, model, config, text, kind, *, task=None, record=None, absent
     tokenizer = text.tokenizer
     name = "spiece.model" if tokenizer.is_sentencepiece else "vocab.txt"
     path = os.path.join(os.path.abspath(directory), name)
-    flag, sha256 = source.vocabulary_flag(name), run_directory.sha256(tokenizer.path)
+    flag, sha256 = source.vocabulary_flag(name), files.sha256(tokenizer.path)
     lengths = tokenizer.casing | {"max_seq_length": text.max_seq_length}
     settings = run_directory.RunSettings(
         flags=record.flags if record and task else {},
@@ -96,7 +96,7 @@ def save(directory, model, config, text, kind, *, task=None, record=None, absent
         if kind:
             folder.write_task(kind)
         if isinstance(task, multi_label.MultiLabelTask):
-            threshold = multi_label.LabelThreshold(task.served_threshold(None))
+            threshold = multi_label.LabelThreshold(task.served_threshold)
             state.write(folder.file(threshold.FILE), threshold)
         if isinstance(task, squad.SquadV2Task):
             threshold = task.options.null_score_diff_threshold

@@ -8,21 +8,19 @@ Shapes:
     B batch, T sequence, V vocabulary; n texts, m pieces of all texts together.
 """
 
-import functools
 import itertools
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
+from albert_tf import options
 from albert_tf.api import masked_text
 from albert_tf.errors import UserError
 from albert_tf.text import sequences
 from albert_tf.text.tokenization import UNKNOWN_PIECES, WORD_START
-from albert_tf.training.steps import Predictor
 
 KEYS = ("log_prob", "num_pieces", "num_words", "num_unknown")  # of a score
-_NUM_SPECIALS = 2  # [CLS] and [SEP]
 
 
 class Pieces(NamedTuple):
@@ -63,16 +61,16 @@ def pieces_of(tokenizer, texts, max_length, places=None):
     Raises:
         UserError: a text has no pieces, or too many.
     """
-    ids, words, num_unknown = [], [], []
+    ids, words, num_unknown, most = [], [], [], max_length - options.NUM_SPECIALS_OF_ONE
     for number, text in enumerate(texts):
         pieces = tokenizer.tokenize(text)
-        if not 0 < len(pieces) <= max_length - _NUM_SPECIALS:
+        if not 0 < len(pieces) <= most:
             place = places[number] if places else f"text {number + 1}"
             if not pieces:
                 raise UserError(f"{place} is empty: a score needs at least one token")
             raise UserError(
                 f"{place} has {len(pieces)} tokens, but max_seq_length={max_length} has room for "
-                f"{max_length - _NUM_SPECIALS}: shorten it or split it. It begins: {text:.80}"
+                f"{most}: shorten it or split it. It begins: {text:.80}"
             )
         ids.append(np.array(tokenizer.convert_tokens_to_ids(pieces), np.int32))
         if tokenizer.is_sentencepiece:
@@ -105,7 +103,7 @@ def masked_batches(pieces, method, tokens_per_batch=4096):
     order = np.argsort(-lengths, kind="stable").tolist()
     places = ((text, place) for text in order for place in range(lengths[text]))
     for first in places:
-        width = int(lengths[first[0]]) + _NUM_SPECIALS
+        width = int(lengths[first[0]]) + options.NUM_SPECIALS_OF_ONE
         others = itertools.islice(places, max(0, tokens_per_batch // width - 1))
         batch = [first, *others]
         rows = [_masked(pieces, text, place, method) for text, place in batch]
@@ -134,12 +132,6 @@ def log_probs(model, features, training=False):
     return {"log_probs": -losses[:, 0]}
 
 
-def predictor(model):
-    """The function that `scores` needs, for a heads.PretrainingModel: a Predictor without a bar."""
-    of_model = functools.partial(log_probs, model)
-    return Predictor(tf.distribute.get_strategy(), of_model, shows_progress=False)
-
-
 def total(scores):
     """Sums of scores, and the pseudo-perplexity of all their texts.
 
@@ -165,7 +157,7 @@ def scores(predict, pieces, method):
     """Scores texts.
 
     Args:
-        predict: Predictor of `predictor`.
+        predict: training.steps.Predictor of `log_probs`.
         pieces: Pieces of n texts.
         method: str, of options.SCORE_METHODS.
 

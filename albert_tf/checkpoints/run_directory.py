@@ -3,7 +3,6 @@
 
 import dataclasses
 import functools
-import hashlib
 import math
 import os
 import re
@@ -112,7 +111,7 @@ def _find_safetensors(path):
         path = next(filter(_is_file, paths), "")
     name = os.path.basename(path)
     kinds = {".bin": "pytorch_model.bin", ".h5": "tf_model.h5", ".msgpack": "flax_model.msgpack"}
-    name = kinds.get(os.path.splitext(name)[1], name)  # of a file by another name
+    name = kinds.get(os.path.splitext(name)[1], name)  # "x.bin" counts as "pytorch_model.bin"
     if not (path.endswith(".safetensors") or name in _REFUSED) or not _is_file(path):
         return None
     if path.endswith(".safetensors"):
@@ -294,7 +293,7 @@ class Vocabulary:
 
     def is_file(self, path):
         """Whether a file exists and is this vocabulary."""
-        return _is_file(path) and sha256(path) == self.sha256
+        return _is_file(path) and files.sha256(path) == self.sha256
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -340,15 +339,6 @@ class RunSettings:
     def albert_config(self):
         """The AlbertConfig, with defaults for keys that `config` lacks."""
         return AlbertConfig.from_dict(self.config)
-
-    def differences(self, config):
-        """Differences of an AlbertConfig: list of (key, its value, recorded value)."""
-        recorded = vars(self.albert_config)
-        return [
-            (field.name, getattr(config, field.name), recorded[field.name])
-            for field in dataclasses.fields(config)
-            if field.compare and getattr(config, field.name) != recorded[field.name]
-        ]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -509,8 +499,3 @@ class RunDirectory:
                 "--init_checkpoint"
             )
         return prefix
-
-
-def sha256(path):
-    """SHA-256 hash of a file, in hexadecimal digits."""
-    return hashlib.sha256(files.read_bytes(path)).hexdigest()

@@ -233,7 +233,7 @@ def of_vocabulary(paths):
 def key(name, value):
     """What is compared of a setting with the `key` of a Fact."""
     if name in VOCABULARY_FLAGS:
-        return run_directory.sha256(value)
+        return files.sha256(value)
     if name == _CONFIG:
         return _architecture(read_config(value) if isinstance(value, str) else value)
     if name == _PAIR:
@@ -295,13 +295,13 @@ def _of_text(found, typed):
         return known | other | {recorded.flag: fact}
     if not given:
         if path := found.vocabulary_file():
-            fact = Fact(path, found.directory, SOURCE, key=run_directory.sha256(path))
+            fact = Fact(path, found.directory, SOURCE, key=files.sha256(path))
             known[vocabulary_flag(path)] = fact
         return known
     if tf.io.gfile.exists(os.path.join(found.directory, _TOKENIZER_CONFIG)):
         own = [path for paths in found.vocabularies() for path in paths]
-        hashes = [run_directory.sha256(path) for path in own]
-        ours = run_directory.sha256(typed[given])
+        hashes = [files.sha256(path) for path in own]
+        ours = files.sha256(typed[given])
         if own:
             theirs = ours if ours in hashes else hashes[0]
             known[given] = Fact(own[0], found.directory, SOURCE, theirs)

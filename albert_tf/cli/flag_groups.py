@@ -50,19 +50,12 @@ def read():
 
 def requirement(flag):
     """Returns the sentence of --help about a flag that must be given; "" for any other flag."""
-    for rule in flag.validators:
-        _, must_be_given, exceptions = rule.message.partition("must have a value other than None")
-        if must_be_given:
-            return f"Required{exceptions}"
     wanted = flag.option.metadata["required"]
-    if isinstance(wanted, str):
+    if wanted is True:
+        return "Required."
+    if wanted:
         return f"Required for {' and '.join(f'--{name}' for name in wanted.split('|'))}."
     return ""
-
-
-def are_numbers(columns):
-    """Whether a column, or several with commas between them, are given by number."""
-    return columns.replace(",", "").isdecimal()
 
 
 def note_obsolete_flags():

@@ -33,8 +33,8 @@ def main(given):
     if given.output_file:
         files.check_file_writable(given.output_file, "output_file")
     loaded, _ = predict.load(given)
-    figures = minimal_pairs.evaluate(loaded, paradigms, given.method, given.output_file)
-    print(minimal_pairs.table(figures))
+    metrics = minimal_pairs.evaluate(loaded, paradigms, given.method, given.output_file)
+    print(minimal_pairs.table(metrics))
 
 
 def run():

@@ -5,7 +5,7 @@ import contextlib
 import os
 from typing import NamedTuple
 
-from albert_tf import resolve
+from albert_tf import files, resolve
 from albert_tf.api import load
 from albert_tf.checkpoints import run_directory, source
 from albert_tf.checkpoints.run_directory import VOCABULARY_FLAGS, RunDirectory
@@ -53,11 +53,16 @@ def of_run(given, **more):
     facts = _facts(found, relation, given)
     if given.get("albert_hub_module_handle") and relation != source.RESUME:
         module = source.Source(given.albert_hub_module_handle)
-        facts = _facts(module, source.START, given.without(*VOCABULARY_FLAGS)) | facts
+        others = {name: typed[name] for name in typed if name not in VOCABULARY_FLAGS}
+        facts = _facts(module, source.START, resolve.resolve(given.rows, others)) | facts
         typed = _without_placeholders(typed, module, facts)
     may_differ = ()
     if relation == source.RESUME and given.allow_changes_on_resume:  # but not the task
-        may_differ = facts.keys() - {name for name, fact in facts.items() if _is_of_task(fact)}
+        may_differ = {
+            name
+            for name, fact in facts.items()
+            if not (fact and os.path.basename(fact.where) == run_directory.TASK)
+        }
     settings = resolve.resolve(
         given.rows,
         typed,
@@ -82,10 +87,6 @@ def _fitted(settings, config, path):
         length = config.max_position_embeddings
         print(f"{path} has max_position_embeddings={length}: {', '.join(replaced)} by default.")
     return settings
-
-
-def _is_of_task(fact):
-    return fact and os.path.basename(fact.where) == run_directory.TASK
 
 
 def _facts(found, relation, given):
@@ -221,7 +222,7 @@ def _warn_of_vocabulary(found, used):
         other = found.vocabulary_file()
         if other in (None, used):
             return
-        if run_directory.sha256(other) != run_directory.sha256(used):
+        if files.sha256(other) != files.sha256(used):
             print(
                 f"Warning: {used} is used, but {other} is next to the weights: the ids of one "
                 "vocabulary mean nothing to a model of the other."

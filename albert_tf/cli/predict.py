@@ -18,6 +18,7 @@ line gives a blank line. Once the project is installed, `albert-predict` is the 
 """
 
 import contextlib
+import glob
 import itertools
 import json
 import os
@@ -189,7 +190,7 @@ def find_export(path):
                 return found
     remedy = (
         f"holds a checkpoint and no export: give --model={path}"
-        if flag_groups.holds_run(path) or tf.io.gfile.glob(os.path.join(path, "*.safetensors"))
+        if flag_groups.holds_run(path) or glob.glob(f"{glob.escape(path)}/*.safetensors")
         else "holds no saved_model.pb: give the directory that --export_dir of run_classifier.py, "
         "run_squad.py or run_race.py has written"
     )

@@ -66,11 +66,14 @@ class Model(NamedTuple):
         return [f"option {i + 1}" for i in range(self.num_options or 0)]
 
     @property
+    def fewest(self):
+        """Options that a question needs (int); None if there are none."""
+        return self.fewest_options or self.num_options
+
+    @property
     def required(self):
         """Those of the columns that every example needs: list of str."""
-        optional = [*self.optional, *self.option_columns[self.fewest_options :]]
-        if self.fewest_options is None:
-            optional = self.optional
+        optional = [*self.optional, *self.option_columns[self.fewest :]]
         return [name for name in self.columns if name not in optional]
 
     @property
@@ -104,7 +107,7 @@ def read(lines, name, model, columns=None, header=None, delimiter=None, num_peek
     """
     from albert_tf.tasks import tables
 
-    columns = _numbers(columns or {})
+    columns = {key: tables.column_of(column) for key, column in (columns or {}).items()}
     lines, peeked = _peek(lines, num_peeked)
     start = peeked[0].strip()
     if start.startswith(b"[") or (start.startswith(b"{") and not start.endswith(b"}")):
@@ -193,15 +196,14 @@ def sentences(path, model, columns):
         list as `read` yields; None if the file has texts, or JSON objects.
     """
     from albert_tf.corpus import unpacking
-    from albert_tf.tasks import ner
+    from albert_tf.tasks import ner, tables
 
     first = next((line for line in unpacking.lines(path) if line.strip()), b"")
     if first.removeprefix(codecs.BOM_UTF8).lstrip().startswith((b"{", b"[")):
         return None
-    wanted = _numbers(columns).get("text")
-    if wanted is None:
-        wanted = _numbers(model.of_training).get("text_column")
-        wanted = wanted or None  # 0 is the default: the column is recognised
+    wanted = tables.column_of(columns.get("text"))
+    if wanted is None:  # 0 is the default of a training: the column is recognised
+        wanted = tables.column_of(model.of_training.get("text_column")) or None
     found = ner.read_words(path)
     rows = found.rows
     widths = {len(row) for row in rows}
@@ -277,11 +279,6 @@ def _are_labelled(rows):
     return is_table and tag_schemes.are_of_spans({row[-1] for row in rows})
 
 
-def _numbers(columns):
-    """Columns with numbers in place of str of digits."""
-    return {k: int(c) if isinstance(c, str) and c.isdecimal() else c for k, c in columns.items()}
-
-
 def _of_training(lines, name, model, delimiter):
     """The columns that the training read, if the file has them.
 
@@ -292,8 +289,8 @@ def _of_training(lines, name, model, delimiter):
     """
     from albert_tf.tasks import tables
 
-    known = _numbers(model.of_training)
-    known = {key: known.get(f"{key}_column") for key in model.inputs}
+    known = {key: model.of_training.get(f"{key}_column") for key in model.inputs}
+    known = {key: tables.column_of(column) for key, column in known.items()}
     known = {key: column for key, column in known.items() if column not in (None, "")}
     if "text" not in known:
         return {}
@@ -303,7 +300,7 @@ def _of_training(lines, name, model, delimiter):
         given = tables.parse_delimiter(delimiter or model.of_training.get("delimiter"))
         form = _find_form(lines, name, model, [*known.values()], given)
         texts = [line.decode(errors="replace") for line in lines[form.has_hint :]]
-        first = [cell.strip() for cell in next(tables.csv_rows(texts, form, strict=False), [])]
+        first = [cell.strip() for cell in next(tables.csv_rows(texts, form), [])]
     names = {column for column in known.values() if isinstance(column, str)}
     numbers = [column for column in known.values() if isinstance(column, int)]
     is_usual = {*model.required} <= {*first} and model.of_training.get("label_column") not in first
@@ -339,7 +336,7 @@ def _find_form(lines, name, model, columns, delimiter):
     form = tables.find_form(b"".join(lines), name, wanted, delimiter, quoted_tabs=b"\t" in first)
     if delimiter or form.has_hint or form.separator == "\t" or name.endswith(".csv"):
         return form
-    cells = next(tables.csv_rows([first.decode(errors="replace")], form, strict=False), [])
+    cells = next(tables.csv_rows([first.decode(errors="replace")], form), [])
     names = {column for column in wanted if isinstance(column, str)}
     is_table = names <= {*cells} and (names or max(wanted) > 0)
     return form if is_table and len(cells) > 1 else tables.TABS
@@ -420,7 +417,7 @@ def _example(row, model, columns, names, form, place):
     found = dict(zip(names or usual, row, strict=bool(names)))
     if "options" in model.inputs:
         options = [found.pop(name, "") for name in model.option_columns]
-        while len(options) > (model.fewest_options or model.num_options) and not options[-1]:
+        while len(options) > model.fewest and not options[-1]:
             options.pop()
         found["options"] = options
     return found
@@ -474,9 +471,8 @@ def check(example, model, place):
         texts = value if name == "options" and isinstance(value, list) else [value]
         if not all(isinstance(text, str) for text in texts):
             raise UserError(f"{place}: {name} must be text. Received: {reprlib.repr(value)}")
-        fewest = model.fewest_options or count
-        if name == "options" and not fewest <= len(texts) <= count:
-            expected = f"{fewest} to {count}" if fewest < count else count
+        if name == "options" and not model.fewest <= len(texts) <= count:
+            expected = f"{model.fewest} to {count}" if model.fewest < count else count
             raise UserError(f"{place}: {expected} options are expected. Received: {len(texts)}")
         may_be_empty = name == "text_pair" or name in model.optional
         if not may_be_empty and not any(map(_has_content, texts)):  # RACE has empty options

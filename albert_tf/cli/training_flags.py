@@ -82,7 +82,7 @@ def _record(settings, config, tokenizer):
         name = "spm_model_file" if tokenizer.is_sentencepiece else "vocab_file"
     if path:
         path = path if "://" in path else os.path.abspath(path)
-        vocabulary = run_directory.Vocabulary(name, path, run_directory.sha256(path))
+        vocabulary = run_directory.Vocabulary(name, path, files.sha256(path))
     return run_directory.RunSettings(
         flags=flags, config=config.to_dict(), text=text, vocabulary=vocabulary
     )

@@ -242,7 +242,7 @@ class LocalRunner(workers.WorkerPool):
         Raises:
             UserError: a file cannot be read.
         """
-        return list(map(text_files.content_hash, paths))
+        return list(map(files.sha256, paths))
 
     def write_corpus(self, paths, form, encoder, directory):
         """Tokenizes text files.

@@ -2,7 +2,6 @@
 """Reads text files of sentences, documents or JSON lines as one sentence per line."""
 
 import functools
-import hashlib
 import io
 import itertools
 import re
@@ -14,7 +13,6 @@ from albert_tf import errors, options
 from albert_tf.corpus import unpacking
 from albert_tf.errors import UserError, import_extra
 
-_HASHED_TOGETHER = 1 << 18  # bytes
 _LONGEST = 1 << 24  # bytes of a line or document; encoding takes about 26 times as much memory
 _WINDOW = 1 << 13  # characters: the splitter's time grows with the square of the length
 _CONTEXT = 256  # characters, far more than are needed to tell whether a sentence ends
@@ -111,22 +109,6 @@ def _with_plain_line_ends(parts):
         block = block if number else block.removeprefix(_BOM)
         yield decoder.decode(block.decode("latin-1")).encode("latin-1")
     yield decoder.decode("", final=True).encode("latin-1")
-
-
-def content_hash(path):
-    """Hash (str) of the content of a file.
-
-    Raises:
-        UserError: the file cannot be read.
-    """
-    content = hashlib.blake2b(digest_size=16)
-    try:
-        with tf.io.gfile.GFile(path, "rb") as file:
-            while block := file.read(_HASHED_TOGETHER):
-                content.update(block)
-    except tf.errors.OpError as error:
-        raise UserError(f"{path} cannot be read: {error.message}") from error
-    return content.hexdigest()
 
 
 def total_size(paths):

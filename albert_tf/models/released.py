@@ -11,8 +11,8 @@ ARCHIVES = "https://storage.googleapis.com/albert_models"
 HUB = "https://huggingface.co"
 HUB_FILES = ("config.json", "spiece.model", "model.safetensors")
 HUB_EXTRAS = ("tokenizer_config.json",)  # which not every directory has
-_SIZES = ("base", "large", "xlarge", "xxlarge")
-_NAME = re.compile(rf"(?:albert[-_])?({'|'.join(_SIZES)})(?:[-_](v1|v2|zh))?")
+SIZES = ("base", "large", "xlarge", "xxlarge")
+_NAME = re.compile(rf"(?:albert[-_])?({'|'.join(SIZES)})(?:[-_](v1|v2|zh))?")
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 
@@ -34,7 +34,7 @@ class Released(NamedTuple):
 
 def names():
     """Text for messages: the names that `find` knows."""
-    return f"{', '.join(_SIZES)} (version 2; base-v1 and base-zh are the others)"
+    return f"{', '.join(SIZES)} (version 2; base-v1 and base-zh are the others)"
 
 
 def find(name):

@@ -12,8 +12,6 @@ import numpy as np
 from albert_tf.errors import UserError
 from albert_tf.text import tokenization
 
-_SPACE = "▁"  # where a word starts, in SentencePiece
-
 OF_PIECES = ("bert/embeddings/word_embeddings", "cls/predictions/output_bias")
 
 
@@ -95,12 +93,12 @@ def apply(tensors, change):
 def _parts(piece, old):
     """Ids of the old pieces that spell a new piece, without unknown ones."""
     if old.is_sentencepiece:
-        parts = old.tokenize(piece.replace(_SPACE, " "))
-        if parts and not piece.startswith(_SPACE):
+        parts = old.tokenize(piece.replace(tokenization.WORD_START, " "))
+        if parts and not piece.startswith(tokenization.WORD_START):
             # The tokenizer takes the text for the start of a word, and the piece goes on with one.
-            inner = parts[0].removeprefix(_SPACE)
+            inner = parts[0].removeprefix(tokenization.WORD_START)
             parts[0] = inner if inner in old.vocab or not inner else parts[0]
     else:  # greedy from the left, so the first part may start with "##" too
         parts = tokenization.wordpieces(piece, old.vocab)
     known = [part for part in parts if part in old.vocab and part != tokenization.UNKNOWN]
-    return [] if known == [_SPACE] else [old.vocab[part] for part in known]
+    return [] if known == [tokenization.WORD_START] else [old.vocab[part] for part in known]

@@ -51,7 +51,7 @@ def cached_records(path, schema, settings, inputs, make, *, add_key=False):
     Raises:
         UserError: an input cannot be read, the file is damaged, or `write_records` raises one.
     """
-    hashes = [hashlib.sha256(files.read_bytes(name)).digest() for name in inputs]
+    hashes = [bytes.fromhex(files.sha256(name)) for name in inputs]
     wanted = {
         **settings,
         "format": _CACHE_FORMAT,

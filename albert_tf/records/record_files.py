@@ -260,7 +260,7 @@ def _closest(path, listed):
 def _summaries(paths):
     """Yields (content, its entries by the paths of today) of the summaries next to files."""
     for directory in {os.path.dirname(path) for path in paths}:
-        for summary in tf.io.gfile.glob(os.path.join(directory, _SUMMARIES)):
+        for summary in files.matches_in(directory, _SUMMARIES):
             content = read_state(summary)
             entries = _entries(content).items()
             yield content, {os.path.join(directory, os.path.basename(p)): e for p, e in entries}

@@ -13,7 +13,6 @@ import numpy as np
 import scipy
 
 from albert_tf import files
-from albert_tf.checkpoints import run_directory
 from albert_tf.errors import UserError
 from albert_tf.model import objectives
 from albert_tf.records import feature_cache, input_pipeline, schemas
@@ -23,6 +22,10 @@ from albert_tf.training import evaluation
 from albert_tf.training.splits_and_results import Evaluation, Predicted, RecordFiles, Split
 
 _NUMBER = re.compile(r"\d*\.?\d+(e-?\d+)?")
+NOT_LEARNT = (
+    "the model has probably not learnt; train for longer, or try a lower --learning_rate or "
+    "another --seed"
+)
 _TOGETHER = 1000  # examples whose features are in memory at a time
 
 
@@ -271,7 +274,10 @@ class DataSet:
     # --- Training and evaluation ---
 
     def record_file(self, split):
-        """Path of the record file of a split; a default name for train or dev also has a key."""
+        """Path of the record file of a split.
+
+        Unless the user names the file, `cached_records` adds a hash of the settings to the name.
+        """
         if self.record_files.get(split):
             return self.record_files[split]
         if split == "test":
@@ -286,7 +292,7 @@ class DataSet:
     def evaluated_on(self):
         """The EvaluatedOn of the evaluations."""
         paths = [path for part in self._evaluated.values() for path in part.sources("dev")]
-        content = [run_directory.sha256(path) for path in paths]
+        content = [files.sha256(path) for path in paths]
         chosen = self.task.chosen_metric
         settings = self.settings | ({"best_metric": chosen} if chosen else {})
         return evaluation.evaluated_on(paths, content=content, **settings)

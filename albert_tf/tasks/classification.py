@@ -215,13 +215,12 @@ class ClassificationTask(base.Task):
         scores, labels = (x[:, np.argmax(is_constant)] for x in (scores, labels))
         return (
             f"all {len(scores)} predictions lie between {scores.min():.4g} and {scores.max():.4g}, "
-            f"and the labels between {labels.min():.4g} and {labels.max():.4g}: the model has "
-            "probably not learnt; train for longer, or try a lower --learning_rate or another "
-            "--seed"
+            f"and the labels between {labels.min():.4g} and {labels.max():.4g}: {base.NOT_LEARNT}"
         )
 
-    def served_threshold(self, prefix):
-        """The number to export with a checkpoint."""
+    @property
+    def served_threshold(self):
+        """The number to export."""
         return self.threshold
 
     def served_functions(self, model, tokenizer, prefix):
@@ -231,7 +230,7 @@ class ClassificationTask(base.Task):
         texts = graph_inputs.SentencePairs(tokenizer, length, has_pair, keeps_ends)
         if self.choices > 1:
             texts = graph_inputs.TextWindows(tokenizer, length, self.choices)
-        return self.functions(model, texts, self.labels, self.served_threshold(prefix))
+        return self.functions(model, texts, self.labels, self.served_threshold)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -307,7 +306,7 @@ class GlueData(base.DataSet):
         named = (f"{name} in column {x!r}" for name, x in zip(names, columns, strict=True))
         source = self.sources("train")[0]
         if self.row.is_own:
-            source = glue.describe(self.row, self.data_dir, "train")
+            source = glue.describe(self.row, self.data_dir)
         scale = self.task.kind.scale
         standardised = scale and (
             f"; labels with the mean {_shown(scale[0])} and the standard deviation "

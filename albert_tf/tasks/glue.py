@@ -332,8 +332,7 @@ def columns(*given):
     Returns:
         tuple of int, for numbers, and str, for names.
     """
-    named = [text for text in given if text not in (None, "")]
-    return tuple(int(text) if str(text).isdecimal() else text for text in named)
+    return tuple(tables.column_of(text) for text in given if text not in (None, ""))
 
 
 def _labels_of_training_file(task, data_dir):
@@ -396,9 +395,9 @@ def _warn_of_labels(labels, given):
 # === Reading ===
 
 
-def describe(task, data_dir, split):
-    """How a file of a split is read, for a line: its separator, header and columns; a str."""
-    table = read_rows(task, data_dir, split)
+def describe(task, data_dir):
+    """How the training file is read, for a line: its separator, header and columns; a str."""
+    table = read_rows(task, data_dir, "train")
     if task.is_regression:
         commas = any("," in "".join(row.values[len(task.text) :]) for row in table.rows)
         return f"{table}{', labels with decimal commas' * commas}"

@@ -106,18 +106,15 @@ def _check_text_column(settings):
     """Raises UserError if columns have names and the text is the first by default, often an id."""
     others = settings.typed("text_pair_column", "label_column")
     named = [
-        f"--{name}={value}" for name, value in others.items() if value and not _is_number(value)
+        f"--{name}={value}"
+        for name, value in others.items()
+        if value and not value.replace(",", "").isdecimal()
     ]
     if named and settings.origin("text_column") == "default":
         raise UserError(
             f"{' '.join(named)}: the columns have names, so give --text_column too, the name of "
             "the column with the text"
         )
-
-
-def _is_number(columns):
-    """Whether a column, or several with commas between them, are given by number."""
-    return columns.replace(",", "").isdecimal()
 
 
 # --- For the directory of a run ------------------------------------------------------------------

@@ -129,7 +129,7 @@ class MultiLabelTask(classification.ClassificationTask):
 
     def answers(self, split, outputs):
         """`label`, the predicted ones joined with LABEL_SEPARATOR, and `probabilities` by label."""
-        found, threshold = super().answers(split, outputs), self._threshold()
+        found, threshold = super().answers(split, outputs), self.served_threshold
         for answer in found:
             chosen = (label for label, p in answer["probabilities"].items() if p > threshold)
             answer["label"] = LABEL_SEPARATOR.join(chosen)
@@ -144,7 +144,7 @@ class MultiLabelTask(classification.ClassificationTask):
         logits, gold = outputs["logits"].astype(float), split.arrays["label_ids"]
         scores = self.probabilities(logits)
         is_test = getattr(split.content, "is_test", False)
-        threshold = self._threshold() if is_test else best_threshold(scores, gold)
+        threshold = self.served_threshold if is_test else best_threshold(scores, gold)
         losses = np.mean(np.logaddexp(0, logits) - gold * logits, axis=-1)
         f1 = functools.partial(sklearn.metrics.f1_score, gold, scores > threshold, zero_division=0)
         return {
@@ -176,25 +176,22 @@ class MultiLabelTask(classification.ClassificationTask):
         """A sign of failed training: all texts get the same labels, and not all have the same."""
         scores, gold = self.probabilities(outputs["logits"]), split.arrays["label_ids"]
         is_test = getattr(split.content, "is_test", False)
-        found = scores > (self._threshold() if is_test else best_threshold(scores, gold))
+        found = scores > (self.served_threshold if is_test else best_threshold(scores, gold))
         if len(found) < 2 or np.any(found != found[0]) or not np.any(gold != gold[0]):
             return None
         labels = LABEL_SEPARATOR.join(np.array(self.labels)[found[0]])
         return (
             f"all {len(found)} {self.classified} are predicted to have "
-            f"{f'the labels {labels!r}' if labels else 'no label'}: the model has probably not "
-            "learnt; train for longer, or try a lower --learning_rate or another --seed"
+            f"{f'the labels {labels!r}' if labels else 'no label'}: {base.NOT_LEARNT}"
         )
 
     def target(self, row):
         """The labels of an example."""
         return LABEL_SEPARATOR.join(np.array(self.labels)[row["label_ids"] > 0])
 
-    def served_threshold(self, prefix):
-        """The threshold to export with a checkpoint, as for predictions."""
-        return self._threshold()
-
-    def _threshold(self):
+    @property
+    def served_threshold(self):
+        """The threshold of predictions and exports."""
         return known_threshold(self.directory, self._from_elsewhere())
 
     def _from_elsewhere(self):

@@ -96,6 +96,11 @@ def parse_delimiter(text):
     return separator
 
 
+def column_of(given):
+    """Converts a column from a flag: a number from 0 to int; a name, or None, stays."""
+    return int(given) if isinstance(given, str) and given.isdecimal() else given
+
+
 def find_form(content, path, columns=(), delimiter=None, quoted_tabs=True):
     """Finds out how the rows of a file are written.
 
@@ -142,7 +147,7 @@ _FITS, _ONE_COLUMN, _SELDOM, _PUNCTUATION = range(4)  # of a separator, best fir
 def _rank(lines, form, columns):
     """How well a form fits lines: (whether names are missing, a rank); None if it does not."""
     try:
-        rows = list(filter(None, csv_rows(lines, form, strict=False)))
+        rows = list(filter(None, csv_rows(lines, form)))
     except csv.Error:
         return None
     if len(rows) > 2:
@@ -196,21 +201,6 @@ def _has_quoted_cells(content):
         or all(re.fullmatch(rb"[-+.\deE]*", cell) for cell in cells[False])
         or (b"," not in others and any(b"," in cell for cell in cells[True]))
     )
-
-
-def read_form(path, columns, delimiter=None, quoted_tabs=True):
-    """Reads a file, and finds its form: (Form, bytes without byte order mark, in UTF-8).
-
-    Raises:
-        UserError: the file cannot be read or is empty.
-    """
-    content = unpacking.read(path)
-    if b"\n" not in content:  # lines of old spreadsheets end in a carriage return
-        content = content.replace(b"\r", b"\n")
-    if not content.strip():
-        raise UserError(f"{path} is empty; it needs one example per line")
-    content = _without_comments(content, columns)
-    return find_form(content.lstrip(b"\r\n"), path, columns, delimiter, quoted_tabs), content
 
 
 def _without_comments(content, columns):
@@ -309,7 +299,13 @@ def read_columns(
             column is missing, there is no row, or a row of a user's own file is longer than the
             first line.
     """
-    form, content = read_form(path, columns, delimiter, quoted_tabs)
+    content = unpacking.read(path)
+    if b"\n" not in content:  # lines of old spreadsheets end in a carriage return
+        content = content.replace(b"\r", b"\n")
+    if not content.strip():
+        raise UserError(f"{path} is empty; it needs one example per line")
+    content = _without_comments(content, columns)
+    form = find_form(content.lstrip(b"\r\n"), path, columns, delimiter, quoted_tabs)
     lines = [line + b"\n" for line in content.removesuffix(b"\n").split(b"\n")]
     if form.separator:
         table = list(rows(lines, path, form))
@@ -499,12 +495,12 @@ def rows(lines, name, form):
         ) from error
 
 
-def csv_rows(lines, form, strict):
+def csv_rows(lines, form):
     """Yields the rows of lines, list of str, as `rows`."""
     if not form.is_quoted:
         yield from (line.removesuffix("\n").split(form.separator) for line in lines if line != "\n")
         return
-    reader = _reader(lines, form, strict)
+    reader = _reader(lines, form, strict=False)
     while (row := _next_row(reader)) is not None:
         yield row
 

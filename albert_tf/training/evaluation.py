@@ -89,7 +89,7 @@ class Evaluator:
         if self._counts and self._is_comparable():
             before = self._folder.results or before
         check_metric(self._key_metric, metrics)
-        sign = -1 if is_loss(self._key_metric) else 1
+        sign = sign_of(self._key_metric)
         step, value, saved = self._run.step, sign * float(metrics[self._key_metric]), ""
         now, is_best = before._replace(step=step), before.is_beaten_by(step, value)
         if is_best:
@@ -272,8 +272,13 @@ def check_metric(name, names):
 
 
 def is_loss(name):
-    """Whether the lowest value of a metric is the best (bool); `best` is then its negative."""
+    """Whether the lowest value of a metric is the best (bool)."""
     return name.endswith(("loss", "MSE"))
+
+
+def sign_of(name):
+    """The sign of a metric in `best_trial.txt`, where larger is better: -1 of losses, else 1."""
+    return -1 if is_loss(name) else 1
 
 
 def follow(directory, last_step, timeout, seen=-1, newest_only=True):
@@ -339,8 +344,9 @@ def describe(prefix, key_metric):
     """
     (directory, name), step = os.path.split(prefix), loading.step_in(prefix)
     state = RunDirectory(directory).results if name == run_directory.BEST else None
-    sign = -1 if is_loss(key_metric) else 1
-    metric = f", {key_metric} {sign * state.best:.4f}" if state and state.best_step == step else ""
+    metric = ""
+    if state and state.best_step == step:
+        metric = f", {key_metric} {sign_of(key_metric) * state.best:.4f}"
     return f"{prefix} (step {step}{metric})"
 
 

@@ -121,6 +121,7 @@ def _run_trials(data, config, options, strategy):
     """
     folder, key_metric = RunDirectory(options.output_dir), data.task.key_metric
     lines, values = [], {}
+    sign = evaluation.sign_of(key_metric)
     first = options.seed or 0
     for seed in range(first, first + options.num_trials):
         directory = folder.file(f"trial-{seed}")
@@ -137,31 +138,33 @@ def _run_trials(data, config, options, strategy):
             lines.append(f"{directory}\tfailed: {reason}\n")
         else:
             state, note = RunDirectory(directory).results, ""
-            values[directory] = state.best
+            values[directory] = sign * state.best
             if state == before:
                 note = "\tof an earlier start"
                 print(
-                    f"Trial with seed {seed} was finished before: {key_metric} {state.best:.4f} is "
-                    "of that start. For a new trial, give another --output_dir or --seed"
+                    f"Trial with seed {seed} was finished before: {key_metric} "
+                    f"{sign * state.best:.4f} is of that start. For a new trial, give another "
+                    "--output_dir or --seed"
                 )
-            lines.append(f"{directory}\t{state.best}{note}\n")
+            lines.append(f"{directory}\t{sign * state.best}{note}\n")
         files.write_text(folder.file(TRIALS), "".join(lines))
     if not values:
         raise UserError(f"all {len(lines)} trials failed, the last one: {reason}")
-    best = RunDirectory(max(values, key=values.get))
+    chosen = max(values, key=lambda directory: sign * values[directory])
+    best = RunDirectory(chosen)
     for name in _KEPT:
         text = files.read_text(best.file(name))
         if text:
             files.write_text(folder.file(name), text)
     content = writers.read(best.best, with_moments=True)
     writers.write(folder.file(run_directory.BEST), *content)
-    summary = _summary_of_trials(values, len(lines) - len(values), key_metric)
+    summary = _summary_of_trials(values, len(lines) - len(values), key_metric, chosen)
     files.write_text(folder.file(TRIALS), "".join([*lines, f"{summary}\n"]))
     print(summary)
 
 
-def _summary_of_trials(values, failed, key_metric):
-    scores, best = list(values.values()), max(values, key=values.get)
+def _summary_of_trials(values, failed, key_metric, best):
+    scores = list(values.values())
     spread = statistics.stdev(scores) if len(scores) > 1 else math.nan
     return (
         f"{key_metric} of {len(scores)} trials{f' ({failed} failed)' if failed else ''}: "

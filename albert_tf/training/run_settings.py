@@ -21,7 +21,7 @@ FLAGS_FILE = "flags.txt"
 FILES = (run_directory.SETTINGS, CONFIG_FILE, FLAGS_FILE)  # that `write` leaves
 _MOST_STARTS = 20
 # The config itself is compared, and not its path.
-_NOT_COMPARED = {"albert_config_file", "allow_changes_on_resume"}
+_MAY_DIFFER = {"albert_config_file", "allow_changes_on_resume"}
 _MOST_FILES = 10  # input files to name
 _MOST_CHARACTERS = 120  # of a value
 
@@ -72,15 +72,14 @@ def write(run, described):
         "devices": described.devices,
     }
     starts = [*(before.starts if before else [])[1 - _MOST_STARTS :], start]
-    flags = described.flags
     if before:
         # The vocabulary of the records may have moved since: it and its casing stay.
         vocabulary, text = described.vocabulary or before.vocabulary, before.text | described.text
         described = dataclasses.replace(described, vocabulary=vocabulary, text=text)
-    lines = [f"--{name}={_as_text(value)}\n" for name, value in flags.items()]
+    lines = [f"--{name}={_as_text(value)}\n" for name, value in described.flags.items()]
     files.write_text(folder.file(FLAGS_FILE), "".join(lines))
     files.write_text(folder.file(CONFIG_FILE), described.albert_config.to_json_string())
-    content = dataclasses.replace(described, flags=flags, starts=starts)
+    content = dataclasses.replace(described, starts=starts)
     state.write(folder.file(run_directory.SETTINGS), content)
 
 
@@ -164,7 +163,7 @@ def _differences(before, now):
 
 
 def _lines(label, before, now):
-    names = [name for name in {**before, **now} if name not in _NOT_COMPARED]
+    names = [name for name in {**before, **now} if name not in _MAY_DIFFER]
     return [
         f"{label.format(name)}: before {_shown(before.get(name))}, now {_shown(now.get(name))}"
         for name in names

@@ -19,7 +19,8 @@ import tensorflow as tf
 import run_classifier
 import run_race
 import run_squad
-from albert_tf.checkpoints import loading, name_table, readers, run_directory
+from albert_tf import files
+from albert_tf.checkpoints import loading, name_table, readers
 from albert_tf.cli import predict
 from albert_tf.config import AlbertConfig
 from albert_tf.model import heads
@@ -277,7 +278,7 @@ def test_the_record_of_a_run(exported):
     assert record["vocabulary"] == {
         "flag": "vocab_file",
         "path": str(WORDPIECE),
-        "sha256": run_directory.sha256(str(WORDPIECE)),
+        "sha256": files.sha256(str(WORDPIECE)),
     }
     assert record["config"] == AlbertConfig.from_dict(CONFIG).to_dict()
     assert record["versions"]["tensorflow"] == tf.__version__

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 import export_to_tfhub
-from albert_tf import models
+from albert_tf import files, models
 from albert_tf.checkpoints import loading, run_directory, source
 from albert_tf.config import AlbertConfig
 from albert_tf.model import heads
@@ -404,7 +404,7 @@ def record(**values):
     """A fine-tuning run's record beside the checkpoint."""
 
     def write(path):
-        sha256 = run_directory.sha256(str(path / "vocab.txt"))
+        sha256 = files.sha256(str(path / "vocab.txt"))
         vocabulary = {"flag": "vocab_file", "path": "vocab.txt", "sha256": sha256}
         config = json.loads((path / "albert_config.json").read_text())
         content = {"config": config, "text": {"do_lower_case": True}, "vocabulary": vocabulary}

@@ -485,9 +485,9 @@ def test_trials_do_not_replace_the_best_checkpoint_of_a_training(run_main, flags
 
 @pytest.fixture
 def trials_that_fail(monkeypatch):
-    """Replaces training by a score, or by failure: trials_that_fail(seeds)."""
+    """Replaces training by a score, or by failure: trials_that_fail(seeds, sign of the score)."""
 
-    def replace(seeds):
+    def replace(seeds, sign=""):
         def run_trial(task, config, options, strategy):
             seed = options.seed
             if seed in seeds:
@@ -497,7 +497,7 @@ def trials_that_fail(monkeypatch):
             model = heads.ClassificationModel(config, 2)
             named = name_table.named_variables(model)
             tf.train.Checkpoint(variables=named).write(str(best))
-            (best.parent / "best_trial.txt").write_text(f"1:1:0.{seed}")
+            (best.parent / "best_trial.txt").write_text(f"1:1:{sign}0.{seed}")
             (best.parent / "eval_results.txt").write_text(f"eval_accuracy = 0.{seed}\n")
 
         monkeypatch.setattr(finetuning, "train_and_evaluate", run_trial)
@@ -522,6 +522,15 @@ def test_a_trial_that_fails_is_written_down_and_the_others_go_on(
     assert f"best 0.3000 in {folder}3" in lines[4]
     assert run_directory.exists(str(tmp_path / "out" / "model.ckpt-best"))
     assert (tmp_path / "out" / "eval_results.txt").read_text() == "eval_accuracy = 0.3\n"
+
+
+def test_the_best_trial_by_loss_has_the_lowest_one(run_main, flags, tmp_path, trials_that_fail):
+    trials_that_fail({}, sign="-")  # as the losses in best_trial.txt
+    run_main(run_classifier, **flags | {"do_predict": False}, num_trials=2, best_metric="eval_loss")
+    *trials, summary = (tmp_path / "out" / "trials.txt").read_text().splitlines()
+    assert [line.split("\t")[1] for line in trials] == ["0.1", "0.2"]
+    assert "mean 0.1500" in summary and summary.endswith(f"best 0.1000 in {tmp_path}/out/trial-1")
+    assert (tmp_path / "out" / "best_trial.txt").read_text() == "1:1:-0.1"
 
 
 def test_a_trial_with_a_damaged_record_is_written_down_too(

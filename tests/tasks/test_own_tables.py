@@ -295,7 +295,7 @@ def test_rows_stay_in_place_below_a_header_of_numbers(tmp_path, tokenizer):
 def test_the_form_of_the_training_file_is_shown(tmp_path):
     write(tmp_path, "train.csv", "text;label", "a;1|2", "b;2")
     task = glue.tsv_task("text", None, "label", data_dir=str(tmp_path), multi_label=True)
-    assert glue.describe(task, str(tmp_path), "train") == (
+    assert glue.describe(task, str(tmp_path)) == (
         f"{tmp_path}/train.csv: semicolons between columns, cells may stand in quotes, header "
         "'text', 'label', labels: vertical bars between them"
     )
@@ -321,7 +321,7 @@ def test_scores_with_decimal_commas(scores, numbers, tmp_path, tokenizer):
         return
     examples, _ = glue.read_examples(task, str(tmp_path), "train", tokenizer)
     assert [example.label for example in examples] == numbers
-    assert "decimal commas" in glue.describe(task, str(tmp_path), "train")
+    assert "decimal commas" in glue.describe(task, str(tmp_path))
 
 
 def test_rows_without_content_are_left_out(tmp_path, tokenizer):

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from albert_tf import files
-from albert_tf.checkpoints import readers, run_directory
+from albert_tf.checkpoints import readers
 from albert_tf.checkpoints.run_directory import NoAnswerThreshold, RunDirectory
 from albert_tf.errors import UserError
 from albert_tf.model import heads, objectives
@@ -321,10 +321,7 @@ def _constant(texts, gold):
         return None
     text = next(iter(texts.values()))
     what = f"the answer {text[:60]!r}" if text else "no answer"
-    return (
-        f"all {len(texts)} questions get {what}: the model has probably not learnt; train for "
-        "longer, or try a lower --learning_rate or another --seed"
-    )
+    return f"all {len(texts)} questions get {what}: {base.NOT_LEARNT}"
 
 
 def _gold(examples):
@@ -346,7 +343,10 @@ class SquadData:
     unit = "questions"
 
     def record_file(self, purpose):
-        """Path of the features to train or predict; a default path for training has a key."""
+        """Path of the features to train or predict.
+
+        Unless the user names the file, `cached_records` adds a hash of the settings to the name.
+        """
         given = getattr(self.task.options, f"{purpose}_feature_file")
         return given or os.path.join(self.output_dir, f"squad_{purpose}.tf_record")
 
@@ -376,7 +376,7 @@ class SquadData:
             settings["f1_unit"] = given.f1_unit
         if self.task.chosen_metric:
             settings["best_metric"] = self.task.chosen_metric
-        return evaluation.evaluated_on([path], content=run_directory.sha256(path), **settings)
+        return evaluation.evaluated_on([path], content=files.sha256(path), **settings)
 
     @functools.cached_property
     def _training_counts(self):
