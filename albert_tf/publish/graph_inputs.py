@@ -20,6 +20,7 @@ from albert_tf.publish.graph_characters import (
     followed_by,
     indices_of,
     read_characters,
+    running_total,
     table_of,
 )
 from albert_tf.publish.graph_tokenization import STRINGS, operations
@@ -328,7 +329,7 @@ class WordLists(Texts):
 # --- SQuAD ---------------------------------------------------------------------------------------
 
 # Kinds of characters of a paragraph, for the links of `tasks.squad.alignment`.
-_UNLINKED, _LINKED, _BLANK, _SPACE = range(4)
+_UNLINKED, _LINKED, _BLANK, _SPACE, _DROPPED = range(5)
 
 
 def _link_kind(char, clean_up):
@@ -336,32 +337,61 @@ def _link_kind(char, clean_up):
     found = unicodedata.normalize("NFC", clean_up(char, remove_space=False))
     if char.isspace():
         return _SPACE if found == " " else _BLANK
-    is_dropped = unicodedata.category(char) in ("Cc", "Cf")
-    return _UNLINKED if is_dropped or len(found) != 1 else _LINKED
+    if not found or unicodedata.category(char) in ("Cc", "Cf"):
+        return _DROPPED
+    return _LINKED if len(found) == 1 else _UNLINKED
 
 
-def _are_alignable(context, kind_of):
+def _are_alignable(text, kind):
     """Whether the scripts can align paragraphs with their pieces: `alignment.align` in a graph.
 
-    At least 0.8 of the characters must be linked. The scripts count a longest common subsequence;
-    this counts the characters that the clean-up maps to one character. The two may differ slightly.
+    At least 0.8 of the characters must be linked; dropped ones do not count, and white space counts
+    once. The scripts count a longest common subsequence; this counts the characters that the
+    clean-up maps to one character. The two may differ slightly.
 
     Args:
-        context: string [B].
-        kind_of: CodePointTable of `_link_kind`.
+        text: Text, the characters of B paragraphs.
+        kind: int32 [N], of `_link_kind`.
 
     Returns:
         bool [B].
     """
-    text = read_characters(context)
-    kind = kind_of(text.codes)
+
+    def count(condition, rows):
+        return tf.math.unsorted_segment_sum(tf.cast(condition, tf.float64), rows, text.count)
+
+    is_blank = (kind == _BLANK) | (kind == _SPACE)
+    is_last_blank = is_blank & ~followed_by(is_blank, text.rows)
+    counted = count((kind == _LINKED) | (kind == _UNLINKED) | is_last_blank, text.rows)
     # Of the white space before a word, the last character that becomes a space is linked.
     seen = indices_of(kind != _BLANK)
     kind, rows = tf.gather(kind, seen), tf.gather(text.rows, seen)
-    is_linked = (kind == _LINKED) | ((kind == _SPACE) & followed_by(kind != _SPACE, rows))
-    linked = tf.math.unsorted_segment_sum(tf.cast(is_linked, tf.float64), rows, text.count)
-    length = tf.cast(text.splits()[1:] - text.splits()[:-1], tf.float64)
-    return (linked > 0) & (linked >= 0.8 * length)
+    linked = count((kind == _LINKED) | ((kind == _SPACE) & followed_by(kind != _SPACE, rows)), rows)
+    return (linked > 0) & (linked >= 0.8 * counted)
+
+
+def _ends_of_scripts(text, kind, pieces):
+    """Ends of pieces (int32 [P], exclusive) as the scripts have them.
+
+    The scripts link no character that the clean-up drops, so an answer ends before it. A lone "▁"
+    at the start of a paragraph stands for its first character.
+
+    Args:
+        text: Text, the characters of B paragraphs.
+        kind: int32 [N], of `_link_kind`.
+        pieces: PiecesWithOffsets of the paragraphs.
+    """
+    is_kept = kind != _DROPPED
+    kept = tf.concat([[-1], indices_of(is_kept)], axis=0)
+    kept_before = running_total(tf.cast(is_kept, tf.int32))
+    first = tf.gather(text.splits(), tf.cast(pieces.ends.value_rowids(), tf.int32))
+    starts, ends = pieces.starts.values, pieces.ends.values
+    last = tf.gather(kept, tf.gather(kept_before, first + ends))
+    is_alone = differs_from_last(pieces.ends.value_rowids()) & (ends == starts)
+    is_blank = (kind == _BLANK) | (kind == _SPACE)
+    at_first = tf.gather(tf.concat([is_blank, [True]], axis=0), first)
+    ends = tf.where(ends > starts, tf.maximum(last - first + 1, starts), ends)
+    return tf.where(is_alone & ~at_first, starts + 1, ends)
 
 
 class Windows(NamedTuple):
@@ -406,11 +436,15 @@ class Paragraphs(Texts):
     def __call__(self, question, context):
         """Windows of string [B] and [B]; a context that cannot be aligned has one empty window."""
         settings = self._settings
-        context = tf.where(_are_alignable(context, self._kind_of), context, "")
+        text = read_characters(context)
+        context = tf.where(_are_alignable(text, self._kind_of(text.codes)), context, "")
+        text = read_characters(context)
         # Every window must have room for a piece of the paragraph.
         longest = min(settings.max_query_length, settings.max_seq_length - NUM_SPECIALS - 1)
         queries = self.tokenizer.tokenize(question)[:, :longest]
         pieces = self.tokenizer.tokenize_with_offsets(context)
+        ends = _ends_of_scripts(text, self._kind_of(text.codes), pieces)
+        pieces = pieces._replace(ends=pieces.ends.with_values(ends))
         query_lengths = tf.cast(queries.row_lengths(), tf.int32)
         lengths = tf.cast(pieces.ids.row_lengths(), tf.int32)
         widths = settings.max_seq_length - NUM_SPECIALS - query_lengths

@@ -2,12 +2,15 @@
 """Tokenization inside a graph against FullTokenizer, offsets against the text."""
 
 import json
+import unicodedata
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from albert_tf.publish import graph_inputs, graph_tokenization, hub
+from albert_tf.tasks.squad import alignment
+from albert_tf.tasks.squad.features import WindowSettings
 from albert_tf.text.tokenization import FullTokenizer, basic_tokens
 from tests import GOLDEN
 from tests.errors import refuses
@@ -153,3 +156,29 @@ def test_the_hub_object():
 def test_a_missing_vocabulary():
     with refuses("nowhere"):
         both("nowhere.model", True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Le café est fermé à Orléans",
+        "Émile Café né",
+        "แฟ้มนี้มีขนาดเล็ก",
+        "फ़ाइल का नाम सही है",
+        "שָׁלוֹם עֲלֵיכֶם",
+        "  indented\n      text \n     here",
+        "½½½½",
+    ],
+)
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+def test_pieces_stand_for_the_same_characters_as_in_the_scripts(text, form):
+    """So answers in a paragraph are cut out at the same places."""
+    tokenizer = FullTokenizer(spm_model_file=str(DATA / "spm_uncased.model"))
+    text, settings = unicodedata.normalize(form, text), WindowSettings(32, 16, 8)
+    paragraphs = graph_inputs.Paragraphs(graph_tokenization.GraphTokenizer(tokenizer), settings)
+    found = paragraphs(tf.constant(["who"]), tf.constant([text]))
+    spans = zip(found.char_starts[0].numpy(), found.char_ends[0].numpy(), strict=True)
+    aligned = alignment.align(text, tokenizer)
+    paragraph = aligned.paragraph if aligned else alignment.Paragraph(*[np.array([], int)] * 3)
+    expected = zip(paragraph.starts, paragraph.ends + 1, strict=True)
+    assert [text[a:b].strip() for a, b in spans] == [text[a:b].strip() for a, b in expected]

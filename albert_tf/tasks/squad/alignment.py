@@ -3,6 +3,9 @@
 
 import collections
 import functools
+import itertools
+import re
+import sys
 import unicodedata
 from typing import NamedTuple
 
@@ -12,6 +15,11 @@ from albert_tf.text.tokenization import WORD_START
 
 BLOCK_ROWS = 1024  # of a table of characters, in memory at once
 UNLINKED = -1  # in arrays of positions: no counterpart
+# Marks: combining ones, of half-width kana, and the vowels and finals of decomposed Hangul.
+_MARKS = "".join(
+    char for char in map(chr, range(sys.maxunicode + 1)) if unicodedata.combining(char)
+)
+_CLUSTER = re.compile(f".[{re.escape(_MARKS)}\uff9e\uff9f\u1160-\u11ff]*", re.DOTALL)
 
 
 class Paragraph(NamedTuple):
@@ -50,33 +58,54 @@ def align(text, tokenizer):
         tokenizer: tokenization.FullTokenizer.
 
     Returns:
-        Alignment, or None if less than 0.8 of the characters, or none, can be linked.
+        Alignment, or None if less than 0.8 of the characters, or none, can be linked. Where the
+        original gives up, letters are linked together with their marks, characters that the
+        clean-up drops do not count, and white space counts once.
     """
     pieces = tokenizer.tokenize(text)
     texts = _texts(pieces, tokenizer)
     joined = "".join(texts)
-    characters = normalized_characters(text, tokenizer.clean_up)
-    # At most the characters in common can be linked: a text full of spaces needs no table.
-    in_common = (collections.Counter(characters) & collections.Counter(joined)).total()
-    if in_common < 0.8 * len(text):
-        return None
-    links, score = link_characters(characters, joined)
-    if not score or score < 0.8 * len(text):
-        return None
+    alone = normalized_characters(text, tokenizer.clean_up)
+    links, goes_on = _links(alone, joined), ()
+    if links is None:
+        characters = composed_characters(text, tokenizer.clean_up)
+        pairs = enumerate(itertools.pairwise(["", *characters]))
+        counted = [n for n, (last, c) in pairs if c and not (c.isspace() and last.isspace())]
+        found = _links([characters[n] for n in counted], joined)
+        if found is None:
+            return None
+        links = np.full(len(text), UNLINKED)
+        links[counted] = found
+        goes_on = [not c and bool(own) for c, own in zip(characters, alone, strict=True)]
     lengths = np.array([len(piece) for piece in texts])
     after = np.cumsum(lengths)
     back = np.full(len(joined), UNLINKED)
     linked = np.flatnonzero(links != UNLINKED)
     back[links[linked]] = linked
+    ends = convert_positions(back, after - 1, False, len(text))
+    last = np.arange(len(text))
+    for place in reversed(np.flatnonzero(goes_on)):  # marks belong to their letter
+        last[place - 1] = last[place]
+    ends = last[ends]
     return Alignment(
         Paragraph(
             np.array(tokenizer.convert_tokens_to_ids(pieces), np.int32),
             convert_positions(back, after - lengths, True, len(text)).astype(np.int32),
-            convert_positions(back, after - 1, False, len(text)).astype(np.int32),
+            ends.astype(np.int32),
         ),
         links,
         np.repeat(np.arange(len(pieces)), lengths),
     )
+
+
+def _links(characters, joined):
+    """Links of the characters, or None if less than 0.8 of them, or none, can be linked."""
+    least = 0.8 * len(characters)
+    # At most the characters in common can be linked: others need no table.
+    if (collections.Counter(characters) & collections.Counter(joined)).total() < least:
+        return None
+    links, score = link_characters(characters, joined)
+    return links if score and score >= least else None
 
 
 def _texts(pieces, tokenizer):
@@ -95,6 +124,19 @@ def normalized_characters(text, clean_up):
 def _normalized(char, clean_up):
     # as SentencePiece composes a letter and mark
     return unicodedata.normalize("NFC", clean_up(char, remove_space=False))
+
+
+def composed_characters(text, clean_up):
+    """Like `normalized_characters`, but a letter and its marks give one character where there is.
+
+    This is what SentencePiece makes of decomposed text; the marks give none then.
+    """
+    found = []
+    for match in _CLUSTER.finditer(text):
+        char = unicodedata.normalize("NFKC", clean_up(match[0], remove_space=False))
+        chars = [*char] if len(char) <= len(match[0]) else [char]
+        found += chars + [""] * (len(match[0]) - len(chars))
+    return found
 
 
 def link_characters(characters, joined):

@@ -268,9 +268,18 @@ def _labels(features, answers):
 
 
 def list_skipped(features, examples, path):
-    """Lists the questions without features in `<path>.skipped.txt`; returns how many there are."""
+    """Lists the questions without features in `<path>.skipped.txt`; returns how many there are.
+
+    Raises:
+        UserError: none has features.
+    """
     skipped = features.skipped(examples)
     listing = f"{path}.skipped.txt"
+    if len(skipped) == len(examples):
+        raise UserError(
+            f"{path}: none of the {len(examples)} paragraphs and answers could be aligned with the "
+            "pieces of the vocabulary, so nothing is left: use a vocabulary of their language"
+        )
     if skipped:
         files.write_text(listing, "".join(f"{qas_id}\n" for qas_id in skipped))
     else:

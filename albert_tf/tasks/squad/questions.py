@@ -91,6 +91,8 @@ def entries(path, with_context=True):
 def _questions(path, with_context):
     """Yields (where, context or None, qa) for every question."""
     field, content = json_file.field, json_file.read(path, _FORM)
+    if isinstance(content, dict) and {"question", "paragraphs", "qas"} & content.keys():
+        content = [content]  # a line alone
     is_list = isinstance(content, list) and content
     for a, article in enumerate(content if is_list else field(content, "data", list, path)):
         where, keys = f"{path}, article {a}", article.keys() if isinstance(article, dict) else ()
@@ -123,7 +125,9 @@ def _with_list(qa, where):
     if not isinstance(qa, dict):
         raise UserError(f"{where}: a question must be a JSON object. Received: {reprlib.repr(qa)}")
     answers = qa.get("answers", qa.get("answer"))
-    if isinstance(answers, str) or (
+    if isinstance(answers, str) and "answer_start" in qa:
+        answers = [{"text": answers, "answer_start": qa["answer_start"]}]
+    elif isinstance(answers, str) or (
         isinstance(answers, dict)
         and "answer_start" in answers
         and isinstance(answers.get("text"), str)
@@ -175,6 +179,8 @@ def read_examples(path, training):
     for where, context, qa in entries(path):
         question = json_file.field(qa, "question", str, where)
         answers = answer_texts(qa, where) if "answers" in qa or training else None
+        if answers and not training and not any(map(str.strip, answers)):
+            answers = None  # test files have such stand-ins for answers
         taught = _answer_to_learn(qa, answers, context, where) if training else ()
         examples.append(SquadExample(qa["id"], question, context, answers, *taught))
     if not examples:
@@ -233,6 +239,12 @@ def report_oddities(examples, path):
         print(
             f"{path}: {several} of {len(examples)} questions have several answers: training takes "
             "the first one"
+        )
+    contradicting = sum(example.is_impossible and bool(example.answers) for example in examples)
+    if contradicting:
+        print(
+            f"Warning: {path}: {contradicting} of {len(examples)} questions are impossible and "
+            "have answers: they are trained to have none"
         )
     searched = sum(example.is_searched for example in taught)
     if searched:

@@ -5,6 +5,7 @@ import collections
 import dataclasses
 import functools
 import os
+import sys
 from typing import NamedTuple
 
 import numpy as np
@@ -196,7 +197,14 @@ class SquadTask(base.Task):
             questions.SquadExample(str(number), given["question"], given["context"])
             for number, given in enumerate(inputs)
         ]
-        return self.questions(found)
+        made = self.questions(found)
+        if skipped := made.features.skipped(found):
+            print(
+                f"{len(skipped)} of {len(found)} questions have no answer, as their context could "
+                f"not be aligned with its pieces; the first is number {int(skipped[0]) + 1}",
+                file=sys.stderr,
+            )
+        return made
 
     def questions(self, examples):
         """Makes Questions from a list of SquadExample."""
@@ -467,8 +475,8 @@ class SquadData:
     def _splits(self):
         content, path = self.task.questions(self.examples), self.record_file("predict")
         schema = schemas.squad_schema(self.task.text.max_seq_length, training=False)
-        schemas.write_records(path, schema, content.features.batches())
         count = features.list_skipped(content.features, self.examples, path)
+        schemas.write_records(path, schema, content.features.batches())
         _say_skipped(count, self.examples, path)
         return {"": Split(input_pipeline.load_arrays(path, schema), content)}
 

@@ -5,6 +5,7 @@ import dataclasses
 import gzip
 import json
 import tracemalloc
+import unicodedata
 from pathlib import Path
 
 import numpy as np
@@ -396,8 +397,19 @@ def test_memory_for_links_grows_with_the_text():
 
 def test_a_text_with_little_in_common_needs_no_table(monkeypatch, tokenizer):
     monkeypatch.setattr(squad_alignment, "_ScoreTable", None)
-    text = "the count" + " " * 500 + "shrugged"
-    assert squad_alignment.align(text, tokenizer) is None
+    assert squad_alignment.align("½" * 500 + "the count shrugged", tokenizer) is None
+    aligned = squad_alignment.align("the count" + " " * 500 + "shrugged", tokenizer)
+    assert aligned.paragraph.ends[-1] == 516 and aligned.paragraph.starts[0] == 0
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_letters_with_marks_are_aligned(keeps, tokenizer):
+    """The original gives up where more than a fifth of the characters are marks."""
+    tokenizer = FullTokenizer(spm_model_file=tokenizer.path, strip_accents=not keeps)
+    text = unicodedata.normalize("NFD", "ế ệ ở ữ ế")
+    found = squad_alignment.align(text, tokenizer)
+    answer = text[found.paragraph.starts[0] : found.paragraph.ends[-1] + 1].strip()
+    assert unicodedata.normalize("NFC", answer) == ("ế ệ ở ữ ế" if keeps else "ế ệ ở ữ e")
 
 
 def test_position_conversion_is_that_of_the_original():
