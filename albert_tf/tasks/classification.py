@@ -263,7 +263,10 @@ class GlueData(base.DataSet):
         """The columns and labels."""
         long_texts, windows = self.task.long_texts, self.task.choices
         others = {"long_texts": long_texts, "windows": windows} if long_texts != "head" else {}
-        return {"task": dataclasses.asdict(self.row)} | others
+        row = dataclasses.asdict(self.row)
+        if self.row.label_form is None:  # as before there were forms
+            del row["label_form"]
+        return {"task": row} | others
 
     def parts(self, split):
         """The task's own sets, and those of its companions."""

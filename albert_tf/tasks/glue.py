@@ -30,6 +30,7 @@ OWN_FILES = {split: tuple(f"{split}.{end}" for end in _OWN_ENDINGS) for split in
 _ZEROS, _ONES = {"0", "0.0", "False", "false"}, {"1", "1.0", "True", "true"}
 _MISSING = {"nan", "na", "n/a", "<na>", "none", "null", "-", "?"}  # labels that may be none
 _DECIMAL_COMMA, _THOUSANDS = re.compile(r"[+-]?\d*,\d+"), re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")
+_STAND_INS = {"", "-1"}  # labels of test files that have none
 _ENOUGH_ROWS = 20  # to tell a column of classes from one of texts
 
 
@@ -73,8 +74,8 @@ class GlueTask:
         text: tuple of one or two columns, in the training and development files.
         test_text: the same in the test file; empty if it has the same columns.
         label: tuple of one column in the training and development files; () if there is none. With
-            multi_label a column of labels, as of `label_lists.split`, or columns of 0 and 1, one
-            for each label.
+            multi_label a column of labels, as of `label_lists.find_form`, or columns of 0 and 1,
+            one for each label.
         labels: tuple of str in the order of their ids, or None for regression.
         metrics: tuple of names in `classification.METRICS`. The first one chooses the best
             checkpoint.
@@ -95,6 +96,8 @@ class GlueTask:
             not, they are only stripped.
         multi_label: bool, whether a text has any number of labels.
         skip_other_labels: bool, whether rows with other labels than `labels` are left out.
+        label_form: label_lists.Form of several labels in the training file, which the other files
+            have too; None if it is not known.
         server_file: str, name of the file that the GLUE server takes, if it is not the folder's.
         score_range: (lowest, highest) score in that file, or None for classes.
         companions: tuple of (suffix, name in `TASKS`): tasks on whose development and test sets the
@@ -117,6 +120,7 @@ class GlueTask:
     normalize_labels: bool = True
     multi_label: bool = False
     skip_other_labels: bool = False
+    label_form: label_lists.Form | None = None
     server_file: str = ""
     score_range: tuple[float, float] | None = None
     companions: tuple[tuple[str, str], ...] = ()
@@ -313,6 +317,11 @@ def tsv_task(
         multi_label=multi_label,
         skip_other_labels=skip_other_labels,
     )
+    trains = [os.path.join(data_dir, name) for name in OWN_FILES["train"] if data_dir]
+    if multi_label and len(label_columns) == 1 and any(map(tf.io.gfile.exists, trains)):
+        rows = read_rows(task, data_dir, "train").rows
+        cells = [row.values[-1] for row in rows]
+        task = dataclasses.replace(task, label_form=label_lists.find_form(cells, task.labels))
     if not (regression or labels):
         task = dataclasses.replace(task, labels=_labels_of_training_file(task, data_dir))
     if not regression and len({*task.labels}) < max(2, len(task.labels)):
@@ -342,7 +351,7 @@ def _labels_of_training_file(task, data_dir):
     )
     path = input_file(task, data_dir, "train", remedy)
     table = read_rows(task, data_dir, "train")
-    found, described = _labels_of(task, table.rows, str.strip)
+    found = _labels_of(task, table.rows, str.strip)
     first, others = found[0], [label for labels in found[1:] for label in labels]
     is_unsure = table.header is None and task.header is None
     if is_unsure and first and {*first}.isdisjoint(others):
@@ -362,7 +371,7 @@ def _labels_of_training_file(task, data_dir):
             f"another --label_column; {numbers}or all classes as --labels"
         )
     _warn_of_labels(labels, given)
-    if described == label_lists.ONE_EACH:
+    if task.label_form and not task.label_form.separator:
         print(
             f"Warning: --multi_label, but no text of {path} has several labels: they would be "
             f"separated by {LABEL_SEPARATOR}, ; or , in their cell, as in a{LABEL_SEPARATOR}b"
@@ -403,8 +412,7 @@ def describe(task, data_dir):
         return f"{table}{', labels with decimal commas' * commas}"
     if not task.multi_label:
         return str(table)
-    _, labels = _labels_of(task, table.rows, str.strip)
-    return f"{table}, labels: {labels}"
+    return f"{table}, labels: {task.label_form or 'columns of 0 and 1'}"
 
 
 def input_file(task, data_dir, split, remedy=None):
@@ -499,6 +507,8 @@ def test_labels(task, table, normalize):
         row._replace(values=row.values[: len(task.text)] + [row.cells[n] for n in numbers])
         for row in table.rows
     ]
+    if {label.strip() for row in rows for label in row.values[len(task.text) :]} <= _STAND_INS:
+        return None
     try:
         return labels_of(task, rows, normalize)
     except UserError as error:
@@ -587,7 +597,7 @@ def labels_of(task, rows, normalize, skip_others=False):
                 texts = [text.replace(",", ".") for text in texts]
             found.append([_score(*each) for each in zip(rows, texts, strict=True)])
         return found[0] if len(found) == 1 else list(zip(*found, strict=True))
-    found, _ = _labels_of(task, rows, normalize, needed=not skip_others)
+    found = _labels_of(task, rows, normalize, needed=not skip_others)
     labels_of_rows = []
     for row, labels in zip(rows, found, strict=True):
         other = next((label for label in labels if label not in task.labels), None)
@@ -632,7 +642,7 @@ def _score(row, text):
 
 
 def _labels_of(task, rows, normalize, needed=True):
-    """Labels of rows: (list of lists of str, str: how several labels are written).
+    """Labels of rows: list of lists of str.
 
     An empty label is an error if it is `needed`; several labels may be none.
     """
@@ -646,10 +656,14 @@ def _labels_of(task, rows, normalize, needed=True):
                 )
             chosen = zip(task.labels, values, strict=True)
             found.append([label for label, value in chosen if value in _ONES])
-        return found, "columns of 0 and 1"
+        return found
     if task.multi_label:
-        found, described = label_lists.split([cell for (cell,) in cells], task.labels)
-        return _respelled(task, found), described
+        cells = [cell for (cell,) in cells]
+        form = task.label_form or label_lists.find_form(cells, task.labels)
+        try:
+            return _respelled(task, label_lists.split(cells, form, task.labels))
+        except UserError as error:
+            raise UserError(f"{rows[0].place.rpartition(',')[0]}: {error}") from error
     texts = [normalize(cell) for (cell,) in cells]
     if task.is_own and (texts := label_lists.only_ones(texts)) is None:
         raise UserError(
@@ -660,7 +674,7 @@ def _labels_of(task, rows, normalize, needed=True):
     for row, (label,) in zip(rows, found, strict=True):
         if needed and not label:
             raise UserError(f"{row.place}: the label is empty; add one or remove the row")
-    return found, ""
+    return found
 
 
 def _respelled(task, found):

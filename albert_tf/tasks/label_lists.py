@@ -2,7 +2,9 @@
 """Labels of several classes in a cell, with any separator that people use. Needs no TensorFlow."""
 
 import ast
+import json
 import re
+import reprlib
 from typing import NamedTuple
 
 from albert_tf.errors import UserError
@@ -11,23 +13,33 @@ from albert_tf.options import LABEL_SEPARATOR
 _ALWAYS = (LABEL_SEPARATOR, ";", ",")  # one that occurs separates labels
 _PERHAPS = ("/", "&", "+", "#", " ")  # if all parts occur as labels of their own, or are numbers
 _NAMES = {LABEL_SEPARATOR: "vertical bars", ";": "semicolons", ",": "commas", " ": "spaces"}
-ONE_EACH = "one each"  # no separator was found
+_LIST = "[]"
+_BITS = {"0", "1", "0.0", "1.0", "False", "True"}
+_EMPTY = ("", "set()", "nan", "None", "null")  # next to lists
 
 
-class LabelLists(NamedTuple):
-    """Labels of each cell, and how they are written, for messages.
+class Form(NamedTuple):
+    """How the labels of a file are written.
 
     Attributes:
-        labels: list of lists of str.
-        described: str.
+        separator: str, between the labels of a cell; "[]" for lists, "" if each cell has one.
+        is_one_hot: bool, whether there is 0 or 1 for each class in place of the labels.
     """
 
-    labels: list
-    described: str
+    separator: str
+    is_one_hot: bool = False
+
+    def __str__(self):
+        if self.is_one_hot:
+            return "lists of 0 and 1"
+        if self.separator == _LIST:
+            return "lists"
+        named = _NAMES.get(self.separator, self.separator)
+        return f"{named} between them" if named else "one each"
 
 
-def split(cells, known=()):
-    """Splits the labels of cells. All cells of a file are split alike.
+def find_form(cells, known=()):
+    """Finds out how the labels of a file are written: Form.
 
     Args:
         cells: list of str, each with any number of labels: separated by a vertical bar, semicolon,
@@ -35,36 +47,60 @@ def split(cells, known=()):
             0 and 1 for each class. An empty one has no label.
         known: sequence of str, all classes in the order of their ids, if they are known. A
             separator by which all labels are known comes first.
-
-    Returns:
-        LabelLists.
-
-    Raises:
-        UserError: lists of 0 and 1 have not one entry for each class.
     """
     cells = [cell.strip() for cell in cells]
     filled = [cell for cell in cells if cell]
-    if filled and all(cell[0] in "[({" and cell[-1] in "])}" for cell in filled):
-        lists = [items_of(cell) if cell else [] for cell in cells]
-        nested = [item for items in lists for item in items if item[0] in "[({"]
-        if nested:
-            raise UserError(f"a label is {nested[0]}: write each label as a text or a number")
-        if not _are_one_hot(lists):
-            return LabelLists(lists, "lists")
-        return LabelLists(_of_one_hot(lists, known), "lists of 0 and 1")
+    labelled = [cell for cell in filled if cell not in _EMPTY]
+    if sum(map(_is_list, labelled)) * 2 > len(labelled):
+        return Form(_LIST, _are_one_hot(_lists(cells, _LIST)))
     occurring = [mark for mark in _ALWAYS if any(mark in cell for cell in filled)]
     occurring += [mark for mark in _PERHAPS if _separates(mark, filled)]
     if occurring:
-        lists = [[part.strip() for part in cell.split(occurring[0])] for cell in cells]
+        lists = _lists(cells, occurring[0])
         if all(len(items) > 1 for items in lists) and _are_one_hot(lists):
-            return LabelLists(_of_one_hot(lists, known), "lists of 0 and 1")
-    found = {mark: [_parts(cell, mark) for cell in cells] for mark in [*occurring, None]}
-    if known:
-        for mark, lists in found.items():
-            if {label for labels in lists for label in labels} <= {*known}:
-                return LabelLists(lists, _described(mark))
-    mark = occurring[0] if occurring else None
-    return LabelLists(found[mark], _described(mark))
+            return Form(occurring[0], is_one_hot=True)
+    for mark in [*occurring, ""] if known else []:
+        labels = split(cells, Form(mark))
+        if {label for labels in labels for label in labels} <= {*known}:
+            return Form(mark)
+    return Form(occurring[0] if occurring else "")
+
+
+def split(cells, form, known=()):
+    """The labels of cells: list of lists of str.
+
+    Args:
+        cells: list of str.
+        form: Form.
+        known: sequence of str, as of `find_form`.
+
+    Raises:
+        UserError: a label is a list or an object, or lists of 0 and 1 have not one entry for each
+            class.
+    """
+    lists = _lists([cell.strip() for cell in cells], form.separator)
+    if form.is_one_hot:
+        return _of_one_hot(lists, known)
+    lists = [[*dict.fromkeys(filter(None, items))] for items in lists]
+    nested = [item for items in lists for item in items if _is_list(item)]
+    if nested and form.separator == _LIST:
+        raise UserError(f"a label is {nested[0]}: write each label as a text or a number")
+    return lists
+
+
+def _is_list(cell):
+    return cell[0] in "[({" and cell[-1] in "])}"
+
+
+def _lists(cells, separator):
+    """The parts of each cell: list of lists of str."""
+    if separator == _LIST:
+        return [
+            items_of(cell) if cell not in _EMPTY and _is_list(cell) else [cell][cell in _EMPTY :]
+            for cell in cells
+        ]
+    parts = [cell.split(separator) if separator else [cell] for cell in cells]
+    return [[*map(str.strip, items)] if any(items) else [] for items in parts]
 
 
 def only_ones(cells):
@@ -86,33 +122,35 @@ def only_ones(cells):
     return None
 
 
-def _described(mark):
-    return f"{_NAMES.get(mark, mark)} between them" if mark else ONE_EACH
-
-
-def _parts(cell, mark):
-    parts = cell.split(mark) if mark else [cell]
-    return [*dict.fromkeys(part for part in map(str.strip, parts) if part)]
-
-
 def _separates(mark, cells):
     """Whether a character that labels may hold separates them, as far as can be seen."""
-    split = [_parts(cell, mark) for cell in cells if mark in cell]
+    several = split([cell for cell in cells if mark in cell], Form(mark))
     alone = {cell for cell in cells if mark not in cell}
-    parts = {part for parts in split for part in parts}
-    return bool(split) and (parts <= alone or all(part.isdecimal() for part in parts))
+    parts = {part for parts in several for part in parts}
+    return bool(several) and (parts <= alone or all(part.isdecimal() for part in parts))
 
 
 def items_of(cell):
-    """The items of a list as Python, NumPy or JSON write it: list of str."""
-    cell = re.sub(r"(?<=['\"])\s+(?=['\"])", ", ", cell)  # NumPy writes no commas
+    """The items of a list as JSON, Python or NumPy write it: list of str; of null it is "".
+
+    Raises:
+        UserError: the list cannot be read.
+    """
+    if len(cell) < 3:
+        return []
     try:
-        items = ast.literal_eval(cell) if len(cell) > 2 else []
-    except (ValueError, SyntaxError):
-        items = [item.strip("'\"") for item in re.split(r"[,\s]+", cell[1:-1].strip())]
-    if not isinstance(items, list | tuple | set):
+        items = json.loads(cell)
+    except ValueError:
+        of_python = re.sub(r"(?<=['\"])\s+(?=['\"])", ", ", cell)  # NumPy writes no commas
+        try:
+            items = ast.literal_eval(of_python)
+        except (ValueError, SyntaxError):
+            items = [item.strip("'\"") for item in re.split(r"[,\s]+", cell[1:-1].strip())]
+            if "'" in cell or '"' in cell:
+                raise UserError(f"this is no list that can be read: {reprlib.repr(cell)}") from None
+    if isinstance(items, dict) or not isinstance(items, list | tuple | set):
         items = [items]
-    return [text for item in items if (text := str(item).strip())]
+    return ["" if item is None else str(item).strip() for item in items]
 
 
 def _are_one_hot(lists):
@@ -123,16 +161,17 @@ def _are_one_hot(lists):
     values = {item for items in lists for item in items}
     lengths = {len(items) for items in lists if items}
     return (
-        values <= {"0", "1", "0.0", "1.0", "False", "True"}
-        and len(lengths) == 1
-        and any(len({*items}) < len(items) for items in lists)
+        values <= _BITS and len(lengths) == 1 and any(len({*items}) < len(items) for items in lists)
     )
 
 
 def _of_one_hot(lists, known):
     count = max(map(len, lists))
     names = known or [str(number) for number in range(count)]
-    if len(names) != count:
+    other = next((item for items in lists for item in items if item not in _BITS), None)
+    if other is not None:
+        raise UserError(f"the labels are lists of 0 and 1. Received: {reprlib.repr(other)}")
+    if {*map(len, lists)} - {0, len(names)}:
         raise UserError(
             f"the lists of 0 and 1 have {count} entries, but there are {len(names)} labels: give "
             "the label of each entry as --labels"

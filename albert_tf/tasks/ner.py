@@ -8,6 +8,7 @@ label of a word is at its first piece. Accuracy and loss are those of words.
 
 import collections
 import dataclasses
+import functools
 import itertools
 import os
 import re
@@ -34,7 +35,9 @@ DOCUMENT_START = "-DOCSTART-"
 # Usual keys of JSON objects, and names of columns.
 WORD_NAMES = ("tokens", "words", "token", "word", "form")
 LABEL_NAMES = ("ner_tags", "tags", "labels", "label", "tag", "ner", "pos_tags", "pos", "upos")
-_SENTENCE = re.compile(r"sent(ence)?\b.*|sent(ence)?_?id", re.IGNORECASE)  # a column of CSV
+# Columns that number or name sentences, or what they are in.
+_DIVIDES = re.compile(r"(sent|sentence|doc|document)s?([\W_].*|id|idx|nr|no|num|number)?", re.I)
+_FEW = 20  # words, too few to tell a label from a name
 _PART_OF_INDEX = re.compile(r"\d+[-.]\d+")
 
 
@@ -77,11 +80,13 @@ class Sentences(list):
         comments: int, number of lines left out: those that begin with # and are no words, and
             those of CoNLL-U that are only parts of words or several words.
         columns: Columns, those found.
+        header: list of str, the names of the columns; empty if there are none.
     """
 
-    def __init__(self, sentences, path, lines, comments, columns):
+    def __init__(self, sentences, path, lines, comments, columns, header):
         super().__init__(sentences)
-        self.path, self.lines, self.comments, self.columns = path, lines, comments, columns
+        self.path, self.lines, self.comments = path, lines, comments
+        self.columns, self.header = columns, header
 
     @property
     def words(self):
@@ -123,7 +128,7 @@ def input_file(data_dir, split, remedy="check --data_dir"):
     return found[0]
 
 
-def read(path, labels=None, needs_labels=True, columns=RECOGNISED):
+def read(path, labels=None, needs_labels=True, columns=RECOGNISED, header=()):
     """Reads a file.
 
     Args:
@@ -131,6 +136,7 @@ def read(path, labels=None, needs_labels=True, columns=RECOGNISED):
         labels: sequence of str, the labels of the model; None to allow any.
         needs_labels: bool; if False, the file may have no labels at all.
         columns: Columns.
+        header: sequence of str, as of `read_words`.
 
     Returns:
         Sentences.
@@ -138,7 +144,7 @@ def read(path, labels=None, needs_labels=True, columns=RECOGNISED):
     Raises:
         UserError: as `read_words`; or a label is missing, does not fit the others or is unknown.
     """
-    sentences = read_words(path, columns)
+    sentences = read_words(path, columns, labels or (), header)
     if not (needs_labels or sentences.has_labels):
         return sentences
     if columns.label is None:
@@ -168,12 +174,14 @@ def read(path, labels=None, needs_labels=True, columns=RECOGNISED):
     return sentences
 
 
-def read_words(path, columns=RECOGNISED):
+def read_words(path, columns=RECOGNISED, labels=(), header=()):
     """Reads a file without checking its labels.
 
     Args:
         path: str, in UTF-8.
         columns: Columns.
+        labels: sequence of str, some labels that words may have.
+        header: sequence of str, the first line of the training file, which may be one here too.
 
     Returns:
         Sentences.
@@ -185,28 +193,40 @@ def read_words(path, columns=RECOGNISED):
     lines, places, columns, is_table = _lines(path, columns)
     rows = [(n, columns_of(line)) for n, line in enumerate(lines, start=1)]
     rows = [(n, _is_word(cells) and cells) for n, cells in rows]
+    first = next((place for place, (_, cells) in enumerate(rows) if cells), None)
+    names = [cell.strip() for cell in rows[first][1]] if first is not None else []
     if columns == RECOGNISED:
-        columns = _named_in(rows)
-    if any(isinstance(column, str) for column in columns):
-        columns = _numbers(columns, rows, path)
-    is_comment = _comments([cells for _, cells in rows if cells])
-    kept = [row for row in rows if is_table or not (row[1] and is_comment(row[1]))]
+        columns = _named_in(names, header)
+    has_header = any(isinstance(column, str) for column in columns)
+    divides = [n for n, name in enumerate(names) if _DIVIDES.fullmatch(name)]
+    if has_header:
+        columns = _numbers(columns, names, path)
+        if first is not None:
+            lines[rows[first][0] - 1] = ""
+            del rows[first]
+    elif not path.endswith(".csv"):
+        divides = []
+    is_comment = _comments(lines, [row for row in rows if row[1]], labels)
+    kept = [row for row in rows if is_table or not (row[1] and is_comment(*row))]
+    left_out = len(rows) - len(kept)
+    kept = _divided(kept, [n for n in divides if n not in columns])
     groups = itertools.groupby(kept, key=lambda row: bool(row[1]))
     groups = [list(group) for is_words, group in groups if is_words]
-    left_out = len(rows) - len(kept)
+    groups, has_index = _of_index(groups)
+    left_out += sum(_is_part(cells) for group in groups for _, cells in group) * has_index
+    if has_index:
+        groups = [[row for row in group if not _is_part(row[1])] for group in groups]
     if columns.word is None:
-        columns = columns._replace(word=int(_has_index(groups)))
-        if columns.word:
-            parts = sum(_is_part(cells) for group in groups for _, cells in group)
-            groups = [[row for row in group if not _is_part(row[1])] for group in groups]
-            left_out += parts
+        columns = columns._replace(word=int(has_index))
+        _check_not_numbers(path, groups, columns.word)
     sentences = (
         [_word(n, cells, columns, places[n - 1]) for n, cells in group] for group in groups
     )
-    sentences = Sentences(filter(None, sentences), path, lines, left_out, columns)
-    if not sentences:
+    sentences = filter(None, sentences)
+    found = Sentences(sentences, path, lines, left_out, columns, names if has_header else [])
+    if not found:
         raise UserError(f"{path} holds no word; a line is a word and its label")
-    return sentences
+    return found
 
 
 def _lines(path, columns):
@@ -225,7 +245,10 @@ def _lines(path, columns):
         places = [f"{path}, line {n}" for n in range(1, len(lines) + 1)]
         return list(map(decode, lines, places)), places, columns, False
     table = tables.read_columns(path, (0,), has_header=False, keep_blank=True)
-    found = [*(_of_objects(table, columns) if is_json else _of_rows(table.rows))]
+    if is_json:
+        found = [*_of_objects(table, columns)]
+    else:
+        found = [(row.place, row.cells if any(row.cells) else ()) for row in table.rows]
     lines = [tables.tab_separated([cells]).removesuffix("\n") for _, cells in found]
     return lines, [place for place, _ in found], Columns(0) if is_json else columns, True
 
@@ -247,26 +270,26 @@ def _of_objects(table, columns):
         cells = [row.cells[table.header.index(name)] for name in names if name]
         if not all(cell.startswith("[") and cell.endswith("]") for cell in cells):
             raise UserError(f"{row.place}: lists are expected. Received: {', '.join(cells)}")
-        words, *labels = [[str(item) for item in parse_json(cell, row.place)] for cell in cells]
-        labels = labels[0] if labels else [""] * len(words)
-        if len(labels) != len(words):
-            raise UserError(f"{row.place}: {len(words)} words, but {len(labels)} labels")
-        for pair in zip(words, labels, strict=True):
-            yield row.place, filter(None, pair)
+        lists = [parse_json(cell, row.place) for cell in cells]
+        if any(item in ("", None) for items in lists for item in items):
+            raise UserError(f"{row.place}: a word or label is empty. Received: {', '.join(cells)}")
+        if len(lists[0]) != len(lists[-1]):
+            raise UserError(f"{row.place}: {len(lists[0])} words, but {len(lists[-1])} labels")
+        for cells in zip(*lists, strict=True):
+            yield row.place, [str(cell) for cell in cells]
         yield row.place, ()
 
 
-def _of_rows(rows):
-    """(place, cells) of the rows of CSV. A column that numbers or names sentences divides them."""
-    header = [cell.strip() for cell in rows[0].cells]
-    column = next((n for n, name in enumerate(header) if _SENTENCE.fullmatch(name)), None)
-    last = None
-    for row in rows:
-        now = row.cells[column] if column is not None and column < len(row.cells) else ""
-        if last is not None and now not in ("", last):
-            yield row.place, ()
-        last = now or last
-        yield row.place, row.cells if any(row.cells) else ()
+def _divided(rows, columns):
+    """Rows with a blank one wherever columns that number or name sentences change."""
+    last = ()
+    for number, cells in rows:
+        now = [cells[n] if cells and n < len(cells) else "" for n in columns]
+        now = tuple(new or old for new, old in itertools.zip_longest(now, last, fillvalue=""))
+        if any(last) and now != last:
+            yield number, False
+        last = now
+        yield number, cells
 
 
 def _is_word(cells):
@@ -274,40 +297,49 @@ def _is_word(cells):
     return any(cell.strip(" ") for cell in cells) and not cells[0].startswith(DOCUMENT_START)
 
 
-def _named_in(rows):
-    """The Columns with usual names in the first line; RECOGNISED if it is no header."""
-    header = next((cells for _, cells in rows if cells), ())
-    words = [cell for cell in header if cell.strip().lower() in WORD_NAMES]
-    labels = [cell for cell in header if cell.strip().lower() in LABEL_NAMES]
-    is_header = words and labels
-    return Columns(words[0].strip(), labels[-1].strip()) if is_header else RECOGNISED
+def _named_in(names, known):
+    """The Columns with usual names in the first line; RECOGNISED if it is no header.
+
+    Args:
+        names: list of str, the cells of the first line.
+        known: sequence of str, the header of the training file.
+    """
+    words = [name for name in names if name.lower() in WORD_NAMES]
+    labels = [name for name in names if name.lower() in LABEL_NAMES]
+    others = [name for name in names if _DIVIDES.fullmatch(name)]
+    if words and (labels or others or {*names} <= {*known}):
+        return Columns(words[0], labels[-1] if labels else None)
+    return RECOGNISED
 
 
-def _numbers(columns, rows, path):
-    """Columns by number, of those that may be names in the first line, which is dropped."""
-    place = next((place for place, (_, cells) in enumerate(rows) if cells), None)
-    header = [cell.strip() for cell in rows[place][1]] if place is not None else []
+def _numbers(columns, header, path):
+    """Columns by number, of those that may be names in the first line."""
     missing = [name for name in columns if isinstance(name, str) and name not in header]
     if missing:
         raise UserError(
             f"{path}: no column {missing[0]!r} in the first line; there are {', '.join(header)}"
         )
-    del rows[place]
     return Columns(*(header.index(c) if isinstance(c, str) else c for c in columns))
 
 
-def _comments(filled):
+def _comments(lines, filled, labels):
     """Function that tells whether a row is a comment: it begins with # and is not like words.
 
     Args:
-        filled: list of lists of str, the columns of all rows.
+        lines: list of str.
+        filled: list of (number of the line, its columns), of all rows with columns.
+        labels: sequence of str, some labels that words may have.
     """
-    words = [cells for cells in filled if not cells[0].startswith("#")]
-    widths, labels = {len(cells) for cells in words}, {cells[-1] for cells in words}
+    words = [cells for _, cells in filled if not cells[0].startswith("#")]
+    widths = {len(cells) for cells in words}
+    labels = {cells[-1] for cells in words} | {*labels}
 
-    def is_comment(cells):
-        is_usual = len(cells) in widths and (len(cells) == 1 or cells[-1] in labels)
-        return bool(words) and cells[0].startswith("#") and not is_usual
+    def is_comment(number, cells):
+        if not words or not cells[0].startswith("#"):
+            return False
+        is_sentence = cells[0] == "#" or "=" in cells[1:-1]  # as "# text = ..."
+        may_be_word = len(cells) == 1 or "\t" in lines[number - 1] or not is_sentence
+        return len(cells) not in widths or not (may_be_word or cells[-1] in labels)
 
     return is_comment
 
@@ -317,21 +349,39 @@ def _is_part(cells):
     return bool(_PART_OF_INDEX.fullmatch(cells[0]))
 
 
-def _has_index(groups):
-    """Whether the first column counts the words, of each sentence or of the file."""
-    last, rises = 0, 0
+def _of_index(groups):
+    """Divides groups of rows where a first column that counts their words starts again.
+
+    Returns:
+        (groups; bool, whether there is such a column: it counts the words of each sentence or of
+        the file).
+    """
+    last, rises, divided = 0, 0, []
     for group in groups:
-        for place, (_, cells) in enumerate(group):
-            if _is_part(cells):
-                continue
-            if len(cells) < 2 or not cells[0].isdecimal():
-                return False
-            number = int(cells[0])
-            if number != last + 1 and (place or number > 1):
-                return False
-            rises += number == last + 1 and place > 0
-            last = number
-    return rises > 0
+        divided.append([])
+        for place, (line, cells) in enumerate(group):
+            if not _is_part(cells):
+                if len(cells) < 2 or not cells[0].isdecimal():
+                    return groups, False
+                number = int(cells[0])
+                if number == 1 and place and last:
+                    divided.append([])
+                elif number != last + 1 and (place or number > 1):
+                    return groups, False
+                rises += number == last + 1 and place > 0
+                last = number
+            divided[-1].append((line, cells))
+    return (divided, True) if rises else (groups, False)
+
+
+def _check_not_numbers(path, groups, column):
+    """Raises UserError if a column that was recognised as that of the words has only numbers."""
+    rows = [cells for group in groups for _, cells in group]
+    if len(rows) > 2 and all(len(cells) > 2 and cells[column].isdecimal() for cells in rows):
+        raise UserError(
+            f"{path}: column {column} has only numbers, such as {rows[0][column]}, so it may not "
+            "hold the words: give --text_column, the number or the name of the column that does"
+        )
 
 
 def _word(line, cells, columns, place):
@@ -385,6 +435,13 @@ def find_labels(data_dir, given=None, columns=RECOGNISED):
     found = {word.label for word in sentences.words}
     if columns.label is None:
         _check_last_column(sentences, found)
+    counts = collections.Counter(word.label for word in sentences.words)
+    first = sentences.words[0]
+    if not sentences.header and counts[first.label] == 1 and counts.total() > _FEW:
+        print(
+            f"Warning: {first.place}: the label {first.label!r} occurs only here. If this line has "
+            "the names of the columns, give --text_column and --label_column by name"
+        )
     if len(found) < 2:
         raise UserError(f"{path}: at least two different labels are needed, not {', '.join(found)}")
     return tuple(sorted(found, key=lambda label: (label != "O", tables.order(label))))
@@ -426,11 +483,17 @@ def with_labels(sentences, labels):
         labels: iterable of str, one for each word.
 
     Returns:
-        str: word and label with a tab between them; other lines are as they were, or blank.
+        str: word and label with a tab between them, and a blank line between sentences; other lines
+        are as they were, or blank.
     """
-    lines = [line.strip() for line in sentences.lines]
-    for word, label in zip(sentences.words, labels, strict=True):
-        lines[word.line - 1] = f"{word.text}\t{label}"
+    lines, labels = [line.strip() for line in sentences.lines], iter(labels)
+    last = 0
+    for words in sentences:
+        if words[0].line == last + 1 > 1:  # no blank line divides these sentences
+            lines[last - 1] += "\n"
+        for word in words:
+            lines[word.line - 1] = f"{word.text}\t{next(labels)}"
+        last = words[-1].line
     return "\n".join(lines) + "\n"
 
 
@@ -624,12 +687,22 @@ class NerData(base.DataSet):
 
     def read(self, split):
         """The Sentences of a split; its oddities are counted with the features."""
-        found = read(self.sources(split)[0], self.task.labels, split != "test", self.columns)
+        path, is_needed = self.sources(split)[0], split != "test"
+        header = () if split == "train" else self._header
+        found = read(path, self.task.labels, is_needed, self.columns, header)
         widths = collections.Counter(map(len, found.rows))
         return found, {
             "comments": found.comments,
             "ragged": len(found.words) - max(widths.values()),
         }
+
+    @functools.cached_property
+    def _header(self):
+        """The header of the training file, if there is one: list of str."""
+        try:
+            return read_words(self.sources("train")[0], self.columns).header
+        except UserError:  # only predictions are made
+            return []
 
     def _say(self, split, counts):
         if counts["words"]:

@@ -293,9 +293,10 @@ def passages_of_table(path):
     """Yields (file and line, passage) of each row of a table, which has one question.
 
     The columns have the names of `COLUMNS`. Options are a list in one column, or have a column
-    each, as of `option_columns`. Answers may be numbers, from 0 if one of them is 0, or from 1.
+    each, as of `option_columns`. Answers may be numbers of options, from 0 if one of them is 0, or
+    from 1, if they are not all texts of options.
     """
-    table, found, numbers = _read_table(path), [], []
+    table, found = _read_table(path), []
     columns = option_columns(table.header)
     for number, row in enumerate(table.rows):
         cells = dict(zip(table.header, row.cells, strict=False))
@@ -303,27 +304,54 @@ def passages_of_table(path):
             key: next((cells[name] for name in names if cells.get(name)), "")
             for key, names in COLUMNS.items()
         }
-        options = [cells[name] for name in columns if cells.get(name)]
+        options = [cells.get(name, "") for name in columns]
         if named["options"]:
             options = label_lists.items_of(named["options"])
+        while options and not options[-1]:  # the question has fewer than others
+            options.pop()
         answer = named["answer"].strip()
-        if answer.isdecimal() and answer not in options:
-            numbers.append((int(answer), len(options)))
         passage = {"id": cells.get("id") or str(number), "article": named["article"]}
         passage |= {"questions": [cells["question"]], "options": [options]}
-        found.append((row.place, passage | ({"answers": [answer]} if answer else {})))
-    first = min((number for number, _ in numbers), default=0)
+        is_known = answer not in ("", "-1")  # a stand-in in test files
+        found.append((row.place, passage | ({"answers": [answer]} if is_known else {})))
+    letters = _letters_of_numbers(path, found)
+    for place, passage in found:
+        if letters and "answers" in passage:
+            passage["answers"] = [next(letters)]
+        yield place, passage
+
+
+def _letters_of_numbers(path, found):
+    """Iterator over the letters of answers that are numbers of options; None if they are not.
+
+    Args:
+        path: str.
+        found: list of (place, passage with one question).
+
+    Raises:
+        UserError: it cannot be seen what the numbers mean.
+    """
+    given = [(p["answers"][0], p["options"][0]) for _, p in found if "answers" in p]
+    if not given or not all(answer.isdecimal() for answer, _ in given):
+        return None
+    numbers = [(int(answer), len(options)) for answer, options in given]
+    are_texts = all(answer in options for answer, options in given)
+    first = min(1, *(number for number, _ in numbers))
+    if not all(number - first < count for number, count in numbers):
+        return None  # texts, or an error that names the line
+    if are_texts:
+        if all(options.index(answer) == int(answer) - first for answer, options in given):
+            return None
+        raise UserError(
+            f"{path}: the answers are numbers, and the options too, so it cannot be seen whether "
+            "an answer is the text of an option or its number: give letters (A, B, ...)"
+        )
     if first and not any(number == count for number, count in numbers):
         raise UserError(
             f"{path}: the answers are numbers, and it cannot be seen whether the first option is 0 "
             "or 1: give letters (A, B, ...) or the texts of the options"
         )
-    for place, passage in found:
-        (options,), answers = passage["options"], passage.get("answers", [])
-        for number in (int(a) - min(first, 1) for a in answers if a.isdecimal()):
-            if answers[0] not in options and 0 <= number < len(options):
-                passage["answers"] = [LETTERS[number]]
-        yield place, passage
+    return iter([LETTERS[number - first] for number, _ in numbers])
 
 
 def _passages(path):

@@ -328,7 +328,7 @@ def read_columns(
     width = max(columns) + 1 - min(0, *columns)
     for number, (line, cells) in enumerate(table[has_header:], start=int(has_header)):
         if not cells and keep_blank:
-            cells = [""] * width
+            cells = [""] * max(width, len(first))
         place = f"{path}, line {line}"
         if quoted_tabs and any(map(str.strip, cells[len(first) :])):  # pandas refuses it too
             raise UserError(

@@ -125,10 +125,21 @@ def report(gold, found, scheme):
     """A table with precision, recall and F1 of each type or tag: str, "" if there is none."""
     if not scheme.marks:
         return _report_of_tags(gold, found)
-    if {*itertools.chain(*gold, *found)} == {"O"}:  # seqeval needs an entity
-        return ""
     compute, options = _seqeval("classification_report", scheme)
-    return compute(*_converted(gold, found, scheme), zero_division=0, **options)
+    converted = _converted(gold, found, scheme)
+    if not any(_have_spans(sequences, scheme) for sequences in converted):  # seqeval needs one
+        return ""
+    return compute(*converted, zero_division=0, **options)
+
+
+def _have_spans(sequences, scheme):
+    """Whether any span is complete, as the scheme wants it (bool)."""
+    from seqeval.metrics import sequence_labeling
+    from seqeval.scheme import IOBES, Entities
+
+    if scheme.is_strict:
+        return any(Entities(sequences, IOBES).entities)
+    return bool(sequence_labeling.get_entities(sequences))
 
 
 def _report_of_tags(gold, found, **options):

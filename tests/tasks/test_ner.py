@@ -188,6 +188,9 @@ def test_words_of_conll_u(written):
         ("#tag O\n# O\na O\n", [["#tag", "#", "a"]]),
         ("# comment\na O\n", [["a"]]),
         ("#tag\na\n# so it is\n", [["#tag", "a"]]),
+        ("#tag B-LOC\na O\n", [["#tag", "a"]]),
+        ("#\t#\nis\tV\n# no label\n", [["#", "is"]]),
+        ("# sent_id = 1\na b c O\n#newdoc id = 1\n", [["a"]]),
     ],
 )
 def test_comments_and_words_with_a_hash(written, text, words):
@@ -251,12 +254,68 @@ def test_plain_tags_are_scored_each():
     assert "N" in tag_schemes.report([["N", "V"]], [["N", "N"]], tag_schemes.PLAIN)
 
 
+@pytest.mark.parametrize(
+    ("labels", "found", "has_spans"),
+    [
+        ("O B-x I-x", "O O", False), ("O B-x I-x", "I-x O", True),
+        ("O B-x E-x", "E-x E-x", False), ("O B-x E-x", "B-x E-x", True),
+        ("O B-x L-x U-x", "L-x O", False), ("O x-B x-E", "x-E x-E", False),
+    ],
+)  # fmt: skip
+def test_a_report_needs_a_span(labels, found, has_spans):
+    scheme = tag_schemes.find(labels.split())
+    assert bool(tag_schemes.report([["O", "O"]], [found.split()], scheme)) == has_spans
+
+
 @pytest.mark.parametrize("line", ["The/DT dog/NN 1/2/CD ./.", "The|DT dog|NN .|."])
 def test_a_sentence_on_each_line(tmp_path, line):
     path = tmp_path / "train.txt"
     path.write_text(f"{line}\n{line[:3]}{line[3:]}\nDogs{line[3]}NNS\n")
     with refuses(path, line.split()[0]):
         ner.find_labels(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "sentences"),
+    [
+        ("dev.tsv", "sent_id\tword\ttag\n1\tAnna\tB\n1\tin\tO\n2\tUlm\tB\n", ["Anna in", "Ulm"]),
+        ("dev.csv", "sentence_idx,word,tag\n1,Anna,B\n1,in,O\n2,Ulm,B\n", ["Anna in", "Ulm"]),
+        ("dev.csv", "doc_id,sent_id,word,tag\na,1,Anna,B\nb,1,in,O\n", ["Anna", "in"]),
+        ("dev.csv", "sentence_id,word\n1,Anna\n1,in\n2,Ulm\n", ["Anna in", "Ulm"]),
+        ("dev.conll", "1\tAnna\tB\n2\tin\tO\n1\tUlm\tB\n2\t.\tO\n", ["Anna in", "Ulm ."]),
+        ("dev.conll", "Document O\nSentence O\n", ["Document Sentence"]),
+    ],
+)  # fmt: skip
+def test_what_divides_sentences(name, text, sentences, tmp_path):
+    path = tmp_path / name
+    path.write_text(text)
+    found = ner.read(str(path), needs_labels=False)
+    assert [" ".join(words) for words in words_of(found)] == sentences
+    written = ner.with_labels(found, ["x"] * len(found.words))
+    (tmp_path / "again.conll").write_text(written)
+    assert words_of(ner.read(str(tmp_path / "again.conll"))) == words_of(found)
+
+
+def test_a_column_of_numbers_is_not_the_words(written):
+    with refuses("train.conll ... column 0 ... 7 ... --text_column"):
+        ner.read(written("7\tAnna\tB\n7\tin\tO\n8\tUlm\tB\n"))
+    parts = written("1-2\tim\tX\n1\tin\tO\n2\tdem\tO\n2.1\tx\tO\n")
+    assert words_of(ner.read(parts, columns=ner.Columns(1, 2))) == [["in", "dem"]]
+
+
+def test_the_header_of_the_training_file(written, tmp_path):
+    rows = "".join(f"w{n} {'O' if n % 3 else 'LOC'}\n" for n in range(30))
+    data = ner.NerData(task(None, 8, ("LOC", "O")), str(tmp_path), "", "")
+    written(f"word tag\n{rows}")
+    written("word\nAnna\n", "test.conll")
+    assert words_of(data.read("test")[0]) == [["Anna"]]
+
+
+def test_a_label_that_only_the_first_line_has(written, tmp_path, capsys):
+    rows = "".join(f"w{n} {'N' if n % 3 else 'V'}\n" for n in range(30))
+    for first, is_said in (("mot etiquette\n", True), ("mot N\n", False)):
+        ner.find_labels(written(first + rows).rpartition("/")[0])
+        assert ("'etiquette'" in capsys.readouterr().out) == is_said
 
 
 TABLES = {
@@ -318,6 +377,8 @@ def test_a_column_of_csv_divides_sentences(columns, tmp_path):
         ('{"tokens": "EU x", "tags": ["O"]}', ner.RECOGNISED, "line 1 ... EU x"),
         ('{"tokens": ["EU"]}', ner.RECOGNISED, "line 1"),
         ('{"tokens": "[EU]", "tags": ["O"]}', ner.RECOGNISED, "line 1"),
+        ('{"tokens": ["EU", null], "tags": ["O", "O"]}', ner.RECOGNISED, "line 1 ... null"),
+        ('{"tokens": ["EU", ""]}', ner.RECOGNISED, "line 1"),
     ],
 )
 def test_json_that_is_no_list_of_words(line, columns, parts, tmp_path):

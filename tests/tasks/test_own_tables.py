@@ -416,23 +416,60 @@ def test_json_that_is_no_object(tmp_path):
     ],
 )
 def test_labels_of_a_cell(cells, labels):
-    found = label_lists.split(cells).labels
+    found = label_lists.split(cells, label_lists.find_form(cells))
     assert [sorted(each) for each in found] == [sorted(each) for each in labels]
 
 
 @pytest.mark.parametrize("cell", ["[{'name': 'a'}]", "[[0, 4, 'PER']]"])
 def test_nested_labels_are_refused(cell):
     with refuses(cell[1:-1]):
-        label_lists.split([cell])
+        labels_in([cell])
+
+
+def labels_in(cells, known=()):
+    return label_lists.split(cells, label_lists.find_form(cells, known), known)
 
 
 def test_known_labels_decide():
     known = ("Food, drink", "Sport")
-    assert label_lists.split(["Food, drink;Sport", "Food, drink"], known).labels[1] == [known[0]]
-    assert label_lists.split(["Food, drink"], known).labels == [["Food, drink"]]
-    assert label_lists.split(["[0, 1]", "[1, 1]"], known).labels == [["Sport"], [*known]]
+    assert labels_in(["Food, drink;Sport", "Food, drink"], known)[1] == [known[0]]
+    assert labels_in(["Food, drink"], known) == [["Food, drink"]]
+    assert labels_in(["[0, 1]", "[1, 1]"], known) == [["Sport"], [*known]]
     with refuses("3 ... 2 ... --labels"):
-        label_lists.split(["[0, 1, 1]"], known)
+        labels_in(["[0, 1, 1]"], known)
+
+
+def test_the_training_file_tells_the_form_of_labels(tmp_path):
+    rows = {"train": ["[0, 1]", "[1, 0]", "[0, 0]", "[1, 1]"], "dev": ["[0, 1]", "[1, 0]"]}
+    for given, expected in ((None, [["1"], ["0"]]), (("a", "b"), [["b"], ["a"]])):
+        for split, cells in rows.items():
+            write(tmp_path, f"{split}.tsv", "text\tlabel", *(f"t{c}\t{c}" for c in cells))
+        task = glue.tsv_task("text", None, "label", given, data_dir=str(tmp_path), multi_label=True)
+        table = glue.read_rows(task, str(tmp_path), "dev")
+        assert glue.labels_of(task, table.rows, str.strip) == expected
+    write(tmp_path, "train.tsv", "text\tlabel", "a\tx", "b\ty", "c\tx/y")
+    write(tmp_path, "dev.tsv", "text\tlabel", "a\ty/x")
+    task = glue.tsv_task("text", None, "label", data_dir=str(tmp_path), multi_label=True)
+    rows = glue.read_rows(task, str(tmp_path), "dev").rows
+    assert glue.labels_of(task, rows, str.strip) == [["y", "x"]]
+
+
+@pytest.mark.parametrize(
+    ("cells", "labels"),
+    [
+        (['["climate change", null]', '["x"]'], [["climate change"], ["x"]]),
+        (['["\\ud83d\\ude00 joy"]', "[]"], [["\U0001f600 joy"], []]),
+        (['["a", "b"]', "nan", "c", '["c"]', "set()"], [["a", "b"], [], ["c"], ["c"], []]),
+        (["[true, false]", "[false, false]"], [["0"], []]),
+    ],
+)
+def test_lists_of_json(cells, labels):
+    assert labels_in(cells) == labels
+
+
+def test_lists_that_cannot_be_read():
+    with refuses("New York"):
+        labels_in(['["New York", x]'])
 
 
 @pytest.mark.parametrize(("cells", "warns"), [(["x y", "y", "x y"], True), (["x|y", "y"], False)])
@@ -572,9 +609,9 @@ def test_scores_have_their_own_units_everywhere(columns, run_main, tmp_path):
 @pytest.mark.parametrize("mark", [",", " ", ";"])
 def test_lists_of_0_and_1_need_no_brackets(mark):
     cells = [mark.join(cell) for cell in ("101", "010", "110")]
-    assert label_lists.split(cells).labels == [["0", "2"], ["1"], ["0", "1"]]
-    assert label_lists.split(cells, ["x", "y", "z"]).labels == [["x", "z"], ["y"], ["x", "y"]]
-    assert label_lists.split([mark.join("01"), mark.join("12")]).labels == [["0", "1"], ["1", "2"]]
+    assert labels_in(cells) == [["0", "2"], ["1"], ["0", "1"]]
+    assert labels_in(cells, ["x", "y", "z"]) == [["x", "z"], ["y"], ["x", "y"]]
+    assert labels_in([mark.join("01"), mark.join("12")]) == [["0", "1"], ["1", "2"]]
 
 
 def test_an_ensemble_has_the_scale_of_its_models(tmp_path):

@@ -163,6 +163,30 @@ def test_tables_of_questions(name, lines, labels, tokenizer, tmp_path):
     assert {example.context for example in found} <= {"a", ""}
 
 
+@pytest.mark.parametrize(
+    ("rows", "labels"),
+    [
+        (["1;2;3;0", "3;2;1;1", "x;y;z;2"], [0, 1, 2]),  # numbers of options
+        (["10;20;30;20", "7;8;9;7"], [1, 0]),  # texts
+        (["1;2;3;1", "1;2;3;3"], [0, 2]),  # both are the same
+        (["x;;z;2", "x;y;;0"], [2, 0]),  # an empty option keeps its place
+        (["x;y;z;-1", "x;y;z;-1"], [None, None]),
+        (["3;2;1;1", "3;2;1;2"], "see"),
+        (["x;y;z;3", "x;y;z;1", "3;2;1;1"], [2, 0, 0]),
+        (["x;y;z;9"], "9"),
+    ],
+)
+def test_answers_that_are_numbers(rows, labels, tokenizer, tmp_path):
+    lines = ["question;A;B;C;answer", *(f"Q{n}?;{row}" for n, row in enumerate(rows))]
+    (tmp_path / "test.csv").write_text("\n".join(lines) + "\n")
+    if isinstance(labels, str):
+        with refuses(f"test.csv ... {labels}"):
+            race.read_examples(str(tmp_path), "test", tokenizer)
+        return
+    found = race.read_examples(str(tmp_path), "test", tokenizer)
+    assert [example.label for example in found] == labels
+
+
 def test_numbers_that_may_count_from_0_or_1(tokenizer, tmp_path):
     (tmp_path / "train.csv").write_text(f"{HEAD}\na;Who?;['x', 'y'];1\n")
     with refuses("train.csv ... 0 ... 1 ... A, B"):
