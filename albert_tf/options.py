@@ -37,8 +37,8 @@ EMBEDDINGS = ("pooled_output", "sequence_output")
 GLUE_TASKS = (
     "cola", "mnli", "mismnli", "mrpc", "sst-2", "sts-b", "qqp", "qnli", "rte", "wnli", "ax",
 )  # fmt: skip
-MULTI_LABEL = "multi_label"
-OWN_FILES = ("tsv", "ner", MULTI_LABEL)  # tasks on the user's own files
+OF_WORDS, MULTI_LABEL = "ner", "multi_label"
+OWN_FILES = ("tsv", OF_WORDS, MULTI_LABEL)  # tasks on the user's own files
 MODEL_TASKS = {"mismnli": "mnli", "ax": "mnli"}  # task of GLUE -> the one whose models it takes
 WORK = "do_train|do_eval|do_predict"
 _OF_TEXTS = "task_name=tsv,multi_label"

@@ -82,7 +82,9 @@ def _table(model, file):
     pairs = read(file)
     found = correlations(load(model), *pairs)
     lines = [f"{name:9} {value:7.3f}" for name, value in found.items()]
-    layers = [name for name in found if name != "pooled"]
+    layers = [name for name in found if name != "pooled" and np.isfinite(found[name])]
+    if not layers:
+        raise UserError(f"{file}: all pairs have the same cosine: give pairs of different texts")
     best = max(layers, key=found.get)
     return "\n".join([f"Spearman, {len(pairs[2])} pairs", *lines, f"best: the mean of {best}"])
 

@@ -68,6 +68,7 @@ def test_the_last_layer_is_the_mean(release):
         (HEADER + "\n" + "x\t" * 8 + "x\n", "line 2 ... 9 ... 10"),
         (HEADER + ("\n" + "x\t" * 9 + "4.0") * 2, "dev.tsv ... 4.0"),
         ("", "dev.tsv"),
+        (HEADER + "".join("\n" + "x\t" * 7 + f"a\ta\t{n}.0" for n in range(4)), "dev.tsv"),
     ],
 )
 def test_bad_files(content, message, release, file, capsys):

@@ -15,7 +15,7 @@ from albert_tf.api import masked_text, saving, scoring
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import CalledElsewhere, UserError
 from albert_tf.model.keras_model import ConfiguredModel
-from albert_tf.options import SCORE_METHODS
+from albert_tf.options import NUM_SPECIALS_OF_ONE, OF_WORDS, SCORE_METHODS
 from albert_tf.records import input_pipeline
 from albert_tf.text import sequences
 from albert_tf.text.sequences import Texts
@@ -144,7 +144,10 @@ class Loaded:
             raise UserError(f"pooling must be one of {', '.join(POOLINGS)}. Received: {pooling!r}")
         if pooling == "pooled" and not self.has_pooler:
             raise UserError(f'{self.checkpoint} has no pooler: give pooling="mean"')
-        features = sequences.packed(self.tokenizer, texts, pairs, self.max_seq_length)
+        keeps_ends = getattr(self._task, "long_texts", "head") == "head_tail"
+        features = sequences.packed(
+            self.tokenizer, texts, pairs, self.max_seq_length, keeps_ends=keeps_ends
+        )
         found = self._run(features, _embedding, pooling == "layers")
         layers = [self.config.num_hidden_layers * self.config.inner_group_num]
         shape = [0, *layers * (pooling == "layers"), self.config.hidden_size]
@@ -284,8 +287,9 @@ class Loaded:
         if seconds is None:
             raise UserError("sentence_order compares two texts: sentence_order(firsts, seconds)")
         features = sequences.packed(self.tokenizer, firsts, seconds, self.max_seq_length)
-        if not features["segment_ids"].any(axis=1).all():
-            raise UserError("sentence_order compares two texts, and a second one is empty")
+        in_second, in_any = (features[name].sum(axis=1) for name in ("segment_ids", "input_mask"))
+        if (in_second == 0).any() or (in_any - in_second <= NUM_SPECIALS_OF_ONE).any():
+            raise UserError("sentence_order compares two texts, and one of them is empty")
         values = self._run(features, _in_order).get("in_order", np.zeros([0], np.float32))
         return float(values[0]) if isinstance(firsts, str) else values
 
@@ -305,11 +309,11 @@ class Loaded:
         """Predictions of a fine-tuned model.
 
         Classification and regression: `predict(texts)`, or `predict(texts, pairs)` for pairs. Named
-        entities: `predict(texts)`. SQuAD: `predict(question, context)`. RACE: `predict(article,
-        question, options)`, with a list of options for each question. A str next to lists is used
-        for each of their entries, such as one context for several questions. Lists may be Series of
-        pandas; a DataFrame gives all inputs, by the names of its columns (`text`, `text_pair`,
-        ...) or those of the training.
+        entities: `predict(texts)`, where each of several texts may be a list of words. SQuAD:
+        `predict(question, context)`. RACE: `predict(article, question, options)`, with a list of
+        options for each question. A str next to lists is used for each of their entries, such as
+        one context for several questions. Lists may be Series of pandas; a DataFrame gives all
+        inputs, by the names of its columns (`text`, `text_pair`, ...) or those of the training.
 
         Returns:
             dict for inputs of type str, list of dicts for lists.
@@ -351,13 +355,19 @@ class Loaded:
                 raise UserError(f"an example is a dict of {inputs}. Received: {example!r:.80}")
             self._check_inputs(example, {name: name for name in self.inputs})
             for name in self.inputs:
-                if name != "options" and not isinstance(example.get(name, ""), str):
+                is_text = isinstance(example.get(name, ""), str) or self._is_words(example[name])
+                if name != "options" and not is_text:
                     raise UserError(f"{name} must be a str. Received: {example[name]!r:.80}")
         task = self._task
         content = task.examples(examples)
         split = Split(task.features(content), content)
         arrays = {name: split.arrays[name] for name in task.inputs}
         return task.answers(split, self._run(arrays))
+
+    def _is_words(self, value):
+        """Whether a value is a list of words, which a model that labels words takes as a text."""
+        is_list = self.task == OF_WORDS and isinstance(value, list | tuple)
+        return is_list and all(isinstance(word, str) for word in value)
 
     def _check_finetuned(self):
         if self._task is None:
@@ -409,12 +419,7 @@ class Loaded:
             received = wrong or f"{count} arguments"
             raise UserError(f"this model takes {', '.join(names)}. Received: {received}")
         is_single = all(isinstance(v, str) for a, v in given.items() if a != "options")
-        lists = {
-            argument: _several_options(value, is_single)
-            if argument == "options"
-            else sequences.as_texts(value, argument)
-            for argument, value in given.items()
-        }
+        lists = {a: self._listed(a, value, is_single) for a, value in given.items()}
         if not lists or any(lists.values()):
             self._check_inputs(given, names)
         counts = {a: len(found) for a, found in lists.items() if not isinstance(given[a], str)}
@@ -425,6 +430,15 @@ class Loaded:
             {names[a]: found[i if a in counts else 0] for a, found in lists.items()}
             for i in range(next(iter(counts.values()), 1))
         ], is_single
+
+    def _listed(self, argument, value, is_single):
+        """An argument of `predict` as a list with a value for each example."""
+        if argument == "options":
+            return _several_options(value, is_single)
+        found = value.tolist() if hasattr(value, "tolist") else value
+        if isinstance(found, list | tuple) and found and all(map(self._is_words, found)):
+            return found
+        return sequences.as_texts(value, argument)
 
     def _check_inputs(self, given, names):
         """Raises UserError if an input is not given; `names` are keys of `given` -> inputs."""

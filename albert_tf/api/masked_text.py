@@ -9,6 +9,7 @@ from albert_tf.text import sequences
 from albert_tf.text.tokenization import WORD_START
 
 MASK = "[MASK]"
+_STAND_INS = (".", ",", "a", "1", "(")  # for it: some form pieces with what follows
 
 
 def features(tokenizer, texts, max_length):
@@ -55,15 +56,20 @@ def _ids(tokenizer, text, mask_id):
     first, *others = text.split(MASK)
     ids = tokenizer.encode_ids(first)
     for part in others:
-        pieces = tokenizer.tokenize(part)
-        # The tokenizer starts each part with the mark of a space. Where the text has no space, as
-        # before a full stop, the model expects the piece without the mark.
-        if tokenizer.is_sentencepiece and pieces and not part[0].isspace():
-            bare = pieces[0].removeprefix(WORD_START)
-            if not bare or bare in tokenizer.vocab:
-                pieces[:1] = [bare] * bool(bare)
+        pieces = _pieces_after_mask(tokenizer, part)
         ids += [mask_id, *tokenizer.convert_tokens_to_ids(pieces)]
     return ids
+
+
+def _pieces_after_mask(tokenizer, part):
+    """Pieces of a text that goes on after a mask, with the mark of a space only if it has one."""
+    for stand_in in _STAND_INS if tokenizer.is_sentencepiece else ():
+        first, *pieces = tokenizer.tokenize(stand_in + part)
+        if first == WORD_START and pieces:
+            first, *pieces = pieces
+        if first.removeprefix(WORD_START) == stand_in:
+            return pieces
+    return tokenizer.tokenize(part)
 
 
 def logits(model, features, training):

@@ -18,7 +18,7 @@ from albert_tf import files, progress, state
 from albert_tf.api import scoring
 from albert_tf.checkpoints import name_table
 from albert_tf.errors import UserError, parse_json
-from albert_tf.tasks import json_file
+from albert_tf.tasks import json_file, tables
 from albert_tf.training.steps import Predictor
 
 KEYS = ("sentence_good", "sentence_bad")
@@ -75,10 +75,10 @@ def read(paths, pairs_per_paradigm=0):
     """Reads pairs: JSON lines as BLiMP has them, two columns, or two lines for each pair.
 
     Args:
-        paths: list of str. If the first line of a file begins with `{`, each line is an object
-            with `sentence_good` and `sentence_bad`, and perhaps `UID`, `field` and
-            `linguistics_term`. If it has a tab, each line is a good and a bad sentence with a tab
-            between them. Otherwise a good and a bad sentence take a line each.
+        paths: list of str. A file has JSON objects with `sentence_good` and `sentence_bad`, and
+            perhaps `UID`, `field` and `linguistics_term`, one a line or in a list; or it is a table
+            with these names in its first line. If the first line has a tab, each line is a good and
+            a bad sentence with a tab between them. Otherwise these take a line each.
         pairs_per_paradigm: int, how many pairs of each paradigm to take, the first ones; 0 for all.
 
     Returns:
@@ -122,11 +122,17 @@ def read(paths, pairs_per_paradigm=0):
 def _pairs(path):
     """Yields (line of the good sentence, of the bad one), a dict with KEYS."""
     content = files.read_text(path)
-    lines = [line.removesuffix("\r") for line in content.removesuffix("\n").split("\n")]
-    first = lines[0].split("\t")
-    has_header = sorted(first) == sorted(KEYS)
-    if not content.strip() or (has_header and len(lines) == 1):
+    if not content.strip():
         raise UserError(f"{path} is empty: give a file with pairs of sentences")
+    header = [*tables.first_rows(path, KEYS), []][0]
+    if {*KEYS} <= {*header}:
+        table = tables.read_columns(path, KEYS)
+        for row in table.rows:
+            yield (row.line, row.line), dict(zip(table.header, row.cells, strict=False))
+        return
+    objects = tables.json_lines(content.encode(), path) if content.lstrip()[0] == "[" else None
+    content = b"".join(objects).decode() if objects else content
+    lines = [line.removesuffix("\r") for line in content.removesuffix("\n").split("\n")]
     for number, line in enumerate(lines, 1):
         if not line.strip():
             raise UserError(f"{path}, line {number} is empty: remove it")
@@ -136,17 +142,23 @@ def _pairs(path):
             if not isinstance(values, dict):
                 raise UserError(f"{path}, line {number} is no JSON object. Received: {line:.80}")
             yield (number, number), values
-    elif len(first) > 1:
-        keys = first if has_header else KEYS
-        for number, line in enumerate(lines[has_header:], 1 + has_header):
+    elif "\t" in lines[0]:
+        for number, line in enumerate(lines, 1):
             columns = line.split("\t")
             if len(columns) != len(KEYS):
                 raise UserError(
                     f"{path}, line {number} has {len(columns)} columns: two are needed, the good "
                     "and the bad sentence with a tab between them"
                 )
-            yield (number, number), dict(zip(keys, columns, strict=True))
+            yield (number, number), dict(zip(KEYS, columns, strict=True))
     else:
+        for number, line in enumerate(lines, 1):
+            if "\t" in line or line.lstrip()[0] in "[{":
+                raise UserError(
+                    f"{path}, line {number} has columns or JSON, and the first line has not. A "
+                    f"table needs the names {' and '.join(KEYS)} in its first line. Received: "
+                    f"{line:.80}"
+                )
         if len(lines) % 2:
             raise UserError(
                 f"{path} has {len(lines)} lines: a pair takes two, the good sentence first"

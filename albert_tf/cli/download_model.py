@@ -220,7 +220,10 @@ def main(given):
             raise UserError(
                 f"--output_dir={directory} is not empty: give a new directory"
             ) from error
-        print(f"{found} is there already. To download it again, delete {directory}")
+        print(
+            f"{found} is there already, so nothing is downloaded. If it is another model than "
+            f"{given.model}, give another --output_dir; to download it again, delete {directory}"
+        )
         return
     files.check_writable(os.path.dirname(directory) or ".", "output_dir")
 

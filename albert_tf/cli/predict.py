@@ -26,7 +26,7 @@ import sys
 
 from albert_tf import options, progress, resolve
 from albert_tf.cli import flag_groups, launch, predict_examples
-from albert_tf.cli.predict_examples import INPUTS, OF_WORDS, OUTPUTS, Model
+from albert_tf.cli.predict_examples import INPUTS, OUTPUTS, Model
 from albert_tf.errors import UserError, allowing_closed_output
 
 QUERIES = ("fill_mask", "sentence_order")  # to pre-trained models
@@ -162,6 +162,8 @@ def _examples(model, given):
             found = predict_examples.sentences(name, model, columns)
         elif "question" in model.inputs and not columns:
             found = predict_examples.questions(name, model)
+        if found is None:
+            found = predict_examples.of_table(name, model, columns, given.header, given.delimiter)
         if found is not None:
             yield from found
             return
@@ -233,6 +235,13 @@ def of_checkpoint(loaded, embeddings, of_training=None):
                 "albert_tf.load(...).embed(texts)"
             )
 
+        cut = (of_training or {}).get("long_texts")
+        if cut == "windows":
+            raise UserError(
+                f"--embeddings: {loaded.checkpoint} reads long texts with --long_texts={cut}, so a "
+                "text has several vectors: give an export of it, --saved_model"
+            )
+
         def embed(examples):
             texts = ([row[name] for row in examples] for name in INPUTS[:2])
             vectors = loaded.embed(*texts, pooling="pooled")
@@ -248,7 +257,7 @@ def of_checkpoint(loaded, embeddings, of_training=None):
     return Model(
         *(loaded.inputs, loaded.optional_inputs, OUTPUTS, num_options, loaded.answers),
         fewest_options=num_options and 2,
-        is_of_words=loaded.task == OF_WORDS,
+        is_of_words=loaded.task == options.OF_WORDS,
         of_training=of_training or {},
     )
 

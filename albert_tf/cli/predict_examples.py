@@ -26,7 +26,6 @@ OUTPUTS = (  # in the order of an output line
 )  # fmt: skip
 # A key at least this similar to an input is misspelt: text_pairs is, question_id is not.
 CLOSE = 0.85
-OF_WORDS = "ner"  # name of the task of models that label words
 _WORD_LISTS = ("tokens", "words")  # keys of JSON objects with a list of words in place of a text
 
 
@@ -109,8 +108,8 @@ def read(lines, name, model, columns=None, header=None, delimiter=None, num_peek
 
     columns = {key: tables.column_of(column) for key, column in (columns or {}).items()}
     lines, peeked = _peek(lines, num_peeked)
-    start = peeked[0].strip()
-    if start.startswith(b"[") or (start.startswith(b"{") and not start.endswith(b"}")):
+    start, is_alone = peeked[0].strip(), len(peeked) == 1 < num_peeked
+    if start[:1] == b"[" or (start[:1] == b"{" and (is_alone or start[-1:] != b"}")):
         content = b"".join(lines)
         lines = tables.json_lines(content, name) or content.splitlines(keepends=True)
         peeked = lines[:num_peeked]
@@ -145,6 +144,69 @@ def read(lines, name, model, columns=None, header=None, delimiter=None, num_peek
         is_first &= not row
     if is_empty:
         raise UserError(f"{name} holds no example: give one on each line, or one by flags")
+
+
+def of_table(path, model, columns, header, delimiter):
+    """The examples of a file with columns, read as the files of a training.
+
+    Args:
+        path: str.
+        model: Model.
+        columns: dict, as of `read`.
+        header: bool or None, as of `read`.
+        delimiter: str or None, as of `read`.
+
+    Returns:
+        iterator as `read`; None if the file has no columns that flags or the training name, or
+        with the names of the inputs.
+    """
+    from albert_tf.tasks import tables
+
+    if not {*model.inputs} <= {"text", "text_pair"}:
+        return None
+    given = {key: tables.column_of(column) for key, column in columns.items()}
+    known = {key: tables.column_of(model.of_training.get(f"{key}_column")) for key in model.inputs}
+    known = {key: column for key, column in known.items() if isinstance(column, str)}
+    usual = {name: name for name in model.required}
+    separator = tables.parse_delimiter(delimiter or model.of_training.get("delimiter"))
+    for source in [{}] if "text" in given else [known, usual]:
+        wanted = source | given
+        names = {column for column in wanted.values() if isinstance(column, str)}
+        rows = tables.first_rows(path, [*wanted.values()], separator)
+        is_there = rows and names <= {*rows[0]} and header is not False
+        if names and "text" in wanted and is_there:
+            break
+    else:
+        return None
+    copies = source is usual and not given
+    if copies:
+        _check_header(rows[0], model, {}, f"{path}, line 1")
+    else:
+        _check_columns(wanted, model, header)
+    table = tables.read_columns(
+        path, [*wanted.values()], has_header=header, delimiter=separator, keep_blank=True
+    )
+    shown = ", ".join(f"{key} in column {column!r}" for key, column in wanted.items())
+    print(f"{path} is read with {table.form}: {shown}", file=sys.stderr)
+    return _of_rows(table, wanted, model, copies)
+
+
+def _of_rows(table, columns, model, copies):
+    """Yields the examples of a tables.Table, and None for each row without content.
+
+    Args:
+        table: tables.Table.
+        columns: dict of key -> name.
+        model: Model.
+        copies: bool, whether other columns are copied to the prediction.
+    """
+    yield from [None] * table.left_out
+    for row in table.rows:
+        if not any(map(str.strip, row.cells)):
+            yield None
+            continue
+        others = dict(zip(table.header, row.cells, strict=False)) if copies else {}
+        yield check(others | dict(zip(columns, row.values, strict=True)), model, row.place)
 
 
 def _looks_like_names(row, lines, form):
@@ -202,20 +264,24 @@ def sentences(path, model, columns):
     if first.removeprefix(codecs.BOM_UTF8).lstrip().startswith((b"{", b"[")):
         return None
     wanted = tables.column_of(columns.get("text"))
+    label = None
     if wanted is None:  # 0 is the default of a training: the column is recognised
         wanted = tables.column_of(model.of_training.get("text_column")) or None
+        label = tables.column_of(model.of_training.get("label_column"))
     found = ner.read_words(path)
     rows = found.rows
-    widths = {len(row) for row in rows}
+    widths, names = {len(row) for row in rows}, {*rows[0], *found.header}
     is_list = widths == {1} and len(rows) > 1 and not path.endswith(".csv")
-    if not (is_list or path.endswith(".conll") or _are_labelled(rows)):
+    is_of_words = is_list or path.endswith(".conll") or found.header or _are_labelled(rows)
+    if not (is_of_words or (isinstance(wanted, str) and wanted in names)):
         return None
-    if wanted is not None and (isinstance(wanted, str) or max(widths) > wanted):
-        found = ner.read_words(path, ner.Columns(wanted))
+    if wanted is not None and (
+        wanted in names or (isinstance(wanted, int) and wanted < max(widths))
+    ):
+        is_there = label in names or (isinstance(label, int) and label < max(widths))
+        found = ner.read_words(path, ner.Columns(wanted, label if is_there else None))
     print(f"{path} is read with a word on each line, in {len(found)} sentences", file=sys.stderr)
-    return [
-        check({"text": " ".join(w.text for w in words)}, model, words[0].place) for words in found
-    ]
+    return [check({"text": [w.text for w in words]}, model, words[0].place) for words in found]
 
 
 def questions(path, model):
@@ -238,12 +304,16 @@ def questions(path, model):
 
 
 def _of_squad(path):
-    """(place, example) of each question of a JSON file with the form of SQuAD; or None."""
+    """(place, example) of each question of a JSON file with the form of SQuAD; or None.
+
+    So are lists of questions with the key `answer`, which would hide that of the prediction.
+    """
     from albert_tf.corpus import unpacking
     from albert_tf.tasks.squad import questions
 
     content = unpacking.read(path)
-    if b'"qas"' not in content or not content.lstrip().startswith((b"{", b"[")):
+    is_json = content.lstrip().startswith((b"{", b"["))
+    if not (is_json and re.search(rb'"(qas|answer)"\s*:', content)):
         return None
     return [
         (place, {"id": qa["id"], "question": qa.get("question"), "context": context})
@@ -304,7 +374,8 @@ def _of_training(lines, name, model, delimiter):
     names = {column for column in known.values() if isinstance(column, str)}
     numbers = [column for column in known.values() if isinstance(column, int)]
     is_usual = {*model.required} <= {*first} and model.of_training.get("label_column") not in first
-    if is_usual or not names <= {*first}:
+    is_json = lines[0].lstrip().startswith(b"{")
+    if not names <= {*first} or (numbers and (is_usual or is_json)):
         return {}
     is_wide = len(first) > max([len(model.columns), *numbers])
     return known if is_wide or not numbers else {}
@@ -439,7 +510,12 @@ def _of_keys(found, columns, place):
         raise UserError(
             f"{place}: the JSON object has no key {', '.join(missing)}; it has {', '.join(found)}"
         )
-    return {key: found[column] for key, column in columns.items()}
+    values = {key: found[column] for key, column in columns.items()}
+    # As in a training, null is no text, and a number is one.
+    return {
+        key: value if isinstance(value, list) and key in INPUTS else tables.cell(value)
+        for key, value in values.items()
+    }
 
 
 def check(example, model, place):
@@ -458,8 +534,9 @@ def check(example, model, place):
     """
     for name in model.optional:
         example.setdefault(name, "")
-    if model.is_of_words:
-        _join_words(example)
+    if model.is_of_words and "text" not in example:
+        key = next((key for key in _WORD_LISTS if isinstance(example.get(key), list)), None)
+        example |= {"text": example.pop(key)} if key else {}
     for name, value in example.items():
         _check_key(name, model, place)
         check_json(name, value, place)
@@ -468,7 +545,8 @@ def check(example, model, place):
         raise UserError(f"{place}: {model.takes}. Missing: {', '.join(missing)}")
     for name in model.inputs:
         value, count = example[name], model.num_options
-        texts = value if name == "options" and isinstance(value, list) else [value]
+        is_list = name == "options" or model.is_of_words
+        texts = value if is_list and isinstance(value, list) else [value]
         if not all(isinstance(text, str) for text in texts):
             raise UserError(f"{place}: {name} must be text. Received: {reprlib.repr(value)}")
         if name == "options" and not model.fewest <= len(texts) <= count:
@@ -486,16 +564,6 @@ def check(example, model, place):
         if example[passage]:
             check_not_swapped(example["question"], example[passage], place)
     return {name: example.pop(name) for name in model.inputs}, example, place
-
-
-def _join_words(example):
-    """Makes a text of a list of words, which may be its `text` or stand under a usual key."""
-    for key in ("text", *_WORD_LISTS):
-        words = example.get(key)
-        if isinstance(words, list) and all(isinstance(word, str) for word in words):
-            if "text" not in example or key == "text":
-                example["text"] = " ".join(example.pop(key))
-            return
 
 
 def _has_content(text):

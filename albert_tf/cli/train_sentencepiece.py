@@ -7,6 +7,7 @@ Writes my-30k.model and my-30k.vocab. The text is read as create_pretraining_dat
 cleaned in the same way. Once the project is installed, `albert-spm` is the same command.
 """
 
+import dataclasses
 import signal
 import unicodedata
 from collections import Counter
@@ -78,7 +79,8 @@ def main(given):
         decomposes=given.strip_accents or has_table,
         casing_language=given.casing_language,
     )
-    sentencepiece_training.check_symbols(settings.user_defined_symbols, cleaning)
+    symbols = sentencepiece_training.check_symbols(settings.user_defined_symbols, cleaning)
+    settings = dataclasses.replace(settings, user_defined_symbols=symbols)
     form = given.values_of(text_files.Format)
     input_files = files.expand_patterns(given.input_file, "input_file")
     outputs = [f"{given.model_prefix}{ending}" for ending in (".vocab", ".model")]

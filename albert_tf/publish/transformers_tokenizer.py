@@ -83,7 +83,6 @@ def _check_sentencepiece(proto):
         and normalizer.name not in NORMALIZATION_RULES,
         "falls back to bytes without a piece for each byte": n_bytes != 256 * trainer.byte_fallback,
         "has unused pieces": not all(map(tokenization.is_number_and_comma, unused)),
-        "marks the ends of words": trainer.treat_whitespace_as_suffix,
         "has pieces of several words": any(WORD_START in p.piece[1:] for p in proto.pieces),
         # Its class is new in Unicode 12; transformers puts it behind other marks of its letter.
         "has pieces with the Lao sign U+0EBA": any("\u0eba" in p.piece for p in proto.pieces),

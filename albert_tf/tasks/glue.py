@@ -384,7 +384,8 @@ def _warn_of_labels(labels, given):
     counts = collections.Counter(given)
     spelt = collections.defaultdict(list)
     for label in labels:
-        usual = " ".join(unicodedata.normalize("NFKC", label).casefold().split())
+        seen = "".join(c for c in label if unicodedata.category(c) != "Cf")
+        usual = " ".join(unicodedata.normalize("NFKC", seen).casefold().split())
         spelt[usual].append(f"{label!r} ({counts[label]})")
     for alike in spelt.values():
         if len(alike) > 1:
@@ -536,10 +537,13 @@ def read_rows(task, data_dir, split):
             f"{path}: column {twice!r} would be read twice: --text_column, --text_pair_column and "
             "--label_column must be different columns. By default, --text_column is 0"
         )
+    has_header = task.header if task.is_own else split in task.splits_with_header
+    if has_header is None and _shares_header(task, data_dir, split):
+        has_header = True
     table = tables.read_columns(
         path,
         columns,
-        has_header=task.header if task.is_own else split in task.splits_with_header,
+        has_header=has_header,
         delimiter=task.delimiter,
         quoted_tabs=task.is_own,
         keep_blank=split in task.splits_with_blank_rows,
@@ -559,6 +563,24 @@ def read_rows(task, data_dir, split):
                 "put a line with the names of the columns first"
             )
     return table
+
+
+def _shares_header(task, data_dir, split):
+    """Whether another split begins with the same text, and goes on otherwise: it is a header."""
+    if any(isinstance(column, str) for column in task.text + task.label):
+        return False  # the names tell
+    starts = {}
+    for other in SPLITS:
+        for name in OWN_FILES[other]:
+            path = os.path.join(data_dir, name)
+            if tf.io.gfile.exists(path):
+                rows = tables.first_rows(path, task.text, task.delimiter)
+                starts[other] = [[row[n] for n in task.text if n < len(row)] for row in rows]
+    ours = starts.pop(split)
+    return any(
+        len(ours) == len(rows) == 2 and ours[0] == rows[0] and ours[1] != rows[1]
+        for rows in starts.values()
+    )
 
 
 def _check_texts(task, table):

@@ -7,12 +7,12 @@ from albert_tf import options
 from albert_tf.checkpoints import run_directory
 from albert_tf.checkpoints.run_directory import FinetunedTask, RunDirectory
 from albert_tf.errors import UserError
+from albert_tf.options import MULTI_LABEL, OF_WORDS
 from albert_tf.tasks import classification, glue, multi_label, ner, race
 from albert_tf.tasks.squad import squad
 from albert_tf.text.sequences import NUM_SPECIALS
 
 REGRESSION = "regression"
-OF_WORDS = ner.NerTask.name
 LENGTH_OF_SQUAD = 384  # as run_squad.py has it
 
 
@@ -62,7 +62,7 @@ def _task_of_texts(name, settings, text):
         row = glue.tsv_task(
             *(settings.text_column, settings.text_pair_column, settings.label_column),
             *(settings.labels, settings.regression, settings.data_dir or ""),
-            multi_label=name == multi_label.NAME,
+            multi_label=name == MULTI_LABEL,
             delimiter=settings.delimiter,
             header=settings.header,
             skip_other_labels=settings.skip_other_labels,
@@ -70,7 +70,7 @@ def _task_of_texts(name, settings, text):
     cut = {"long_texts": settings.long_texts, "max_windows": settings.max_windows}
     if row.is_own and row.is_regression:
         cut["scale"] = _scale(row, settings)
-    if name == multi_label.NAME:
+    if name == MULTI_LABEL:
         places = {"directory": settings.output_dir, "given": settings.init_checkpoint}
         return multi_label.MultiLabelTask(name, row, text, **places, **cut)
     threshold = settings.threshold_to_export
@@ -131,7 +131,7 @@ def find_kind(name, given_labels, shown):
     Raises:
         UserError: there is no such task, or it has other labels.
     """
-    if name in ("tsv", OF_WORDS, multi_label.NAME):
+    if name in ("tsv", OF_WORDS, MULTI_LABEL):
         return None
     fixed = {REGRESSION: None, race.RaceTask.name: race.labels_of(race.NUM_OPTIONS)}
     if name == race.RaceTask.name and given_labels:
@@ -178,7 +178,7 @@ def make_task(kind, text, found):
     cut["scale"] = kind.scale
     if row is None:
         pair = "1" if optional or flags.get("text_pair_column") else None
-        is_regression, several = kind.labels is None, name == multi_label.NAME
+        is_regression, several = kind.labels is None, name == MULTI_LABEL
         scores = range(2, 2 + num_outputs(kind)) if is_regression else ()
         given = "0", pair, ",".join(map(str, scores)), kind.labels, is_regression
         row = glue.tsv_task(*given, multi_label=several)

@@ -17,7 +17,6 @@ from albert_tf.publish import signatures
 from albert_tf.tasks import base, classification
 from albert_tf.training.splits_and_results import Split
 
-NAME = "multi_label"
 EVEN_CHANCE = 0.5
 _ROUNDING = 1e-6  # probabilities that are nearer cannot be told apart on another machine
 

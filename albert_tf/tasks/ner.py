@@ -22,6 +22,7 @@ from albert_tf.checkpoints.run_directory import FinetunedTask
 from albert_tf.corpus import unpacking
 from albert_tf.errors import UserError, decode, parse_json
 from albert_tf.model import heads, objectives
+from albert_tf.options import OF_WORDS
 from albert_tf.publish import graph_inputs, signatures
 from albert_tf.records import schemas
 from albert_tf.tasks import base, tables, tag_schemes
@@ -508,7 +509,7 @@ class NerTask(base.Task):
         text: TextInput.
     """
 
-    name = "ner"
+    name = OF_WORDS
     input_names = ("text",)
     classified = "words"
     objective = objectives.TOKEN_CLASSIFICATION
@@ -532,8 +533,10 @@ class NerTask(base.Task):
         return heads.TokenClassificationModel(config, len(self.labels), **options)
 
     def examples(self, inputs):
-        """Makes examples from dicts with `text`, words with white space between them."""
-        return [[Word(word, "") for word in given["text"].split()] for given in inputs]
+        """Makes examples from dicts with `text`: words with white space between them, or a list."""
+        texts = (given["text"] for given in inputs)
+        words = (text.split() if isinstance(text, str) else text for text in texts)
+        return [[Word(word, "") for word in sentence] for sentence in words]
 
     def features(self, examples, counts=None):
         """Arrays of the records: [CLS] words [SEP], a row for each part of each sentence.

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tables of text: reads CSV with any separator and JSON objects, and writes tab-separated files."""
 
+import codecs
 import csv
 import fractions
+import itertools
 import json
 import re
 import reprlib
@@ -17,7 +19,8 @@ _UNUSUAL = {"^": "carets", "~": "tildes", "#": "number signs", ":": "colons"}  #
 _SAMPLE, _SAMPLE_LINES = 2**20, 200  # bytes and lines that tell the separator
 _CELL = re.compile(rb'("(?:[^"]|"")*+"|[^"\t\n]*+)(?:\t|\r?\n|\Z)')
 _TO_SPACES = str.maketrans("\t\r\n", "   ")
-_NUMBER = re.compile(r"[+-]?\d{1,1000}(\.\d{0,1000})?")  # pandas may write 2 as 2.0
+_NUMBER = re.compile(r"[+-]?\d{1,1000}(\.\d{0,1000})?")
+_WHOLE = re.compile(r"(0|-?[1-9]\d*)\.0")
 
 
 def order(name):
@@ -33,8 +36,8 @@ def order(name):
 def spellings(labels, known=()):
     """Spellings of labels that mean another one: dict from str to the str to use.
 
-    Numbers are equal by value, since pandas writes 1 as 1.0 beside an empty cell, and so are
-    True and true.
+    A whole number is the same with and without .0, since pandas writes 1 as 1.0 beside an empty
+    cell, and so are True and true. Others, such as the versions 3.1 and 3.10, are not.
 
     Args:
         labels: iterable of str.
@@ -44,8 +47,8 @@ def spellings(labels, known=()):
     def meaning(label):
         if label.lower() in ("true", "false"):
             return label.lower()
-        kind, number, _ = order(label)
-        return label if kind else number
+        whole = _WHOLE.fullmatch(label)
+        return whole[1] if whole else label
 
     used = {}
     for label in [*known, *sorted(labels, key=lambda label: (len(label), label))]:
@@ -203,6 +206,28 @@ def _has_quoted_cells(content):
     )
 
 
+def first_rows(path, columns, delimiter=None):
+    """The first two rows of a table: list of lists of str; no rows of JSON objects.
+
+    Args:
+        path: str.
+        columns: sequence of the needed columns, as of `read_columns`.
+        delimiter: str or None, as of `find_form`.
+
+    Raises:
+        UserError: the file cannot be read.
+    """
+    lines = [*itertools.islice(unpacking.lines(path), _SAMPLE_LINES)]
+    content = b"".join(lines).removeprefix(codecs.BOM_UTF8)
+    content = _without_comments(content.replace(b"\r\n", b"\n").replace(b"\r", b"\n"), columns)
+    form = find_form(content.lstrip(b"\r\n"), path, columns, delimiter)
+    if not form.separator:
+        return []
+    texts = content.decode(errors="replace").splitlines(keepends=True)[form.has_hint :]
+    rows_ = ([cell.strip() for cell in row] for row in csv_rows(texts, form))
+    return [*itertools.islice(filter(any, rows_), 2)]
+
+
 def _without_comments(content, columns):
     """Makes comments blank: lines with # that stand before a header with the names of columns."""
     names = [column.encode() for column in columns if isinstance(column, str)]
@@ -319,7 +344,7 @@ def read_columns(
     if any(isinstance(column, str) for column in columns):  # nothing before a header is a row
         left_out = next((place for place, (_, cells) in enumerate(table) if cells), 0)
         table = table[left_out:]
-    first = [cell.strip() for cell in table[0][1]]
+    first = [cell.strip().removeprefix("\ufeff") for cell in table[0][1]]
     if has_header is None:
         has_header = any(isinstance(column, str) for column in columns) or is_numbering(first)
     if not has_header and any(isinstance(column, str) for column in columns):
@@ -330,6 +355,8 @@ def read_columns(
         if not cells and keep_blank:
             cells = [""] * max(width, len(first))
         place = f"{path}, line {line}"
+        if quoted_tabs and has_header and [*map(str.strip, cells)] == first:
+            raise UserError(f"{place}: the names of the columns are repeated: remove this line")
         if quoted_tabs and any(map(str.strip, cells[len(first) :])):  # pandas refuses it too
             raise UserError(
                 f"{place}: {len(cells)} columns, but the first line has {len(first)}. The file is "
@@ -379,7 +406,7 @@ def _objects(content, lines, path):
     for number, row in _numbered_objects(content, lines, path):
         found.append((number, flat(row or {})))
         keys |= dict.fromkeys(found[-1][1])
-    table = [(n, [_cell(row.get(key)) for key in keys] if row else []) for n, row in found]
+    table = [(n, [cell(row.get(key)) for key in keys] if row else []) for n, row in found]
     return [(0, [*keys]), *table]
 
 
@@ -405,7 +432,7 @@ def _numbered_objects(content, lines, path):
     is_line = path.endswith(".jsonl") and len(lines) == 1 and content[:1] == b"{"
     whole = parse_json(content, path) if _is_one_value(content) and not is_line else None
     if whole is not None:
-        found = whole if isinstance(whole, list) else _rows_of_object(whole)
+        found = whole if isinstance(whole, list) else _rows_of_object(whole, path)
         numbered = [(number, row) for number, row in enumerate(found, start=1)]
     else:
         numbered = [
@@ -436,22 +463,38 @@ def _is_one_value(content):
     return first.startswith(b"[") or not rest or not first.rstrip().endswith(b"}")
 
 
-def _rows_of_object(found):
-    """The rows of one object: its list of objects, or any form in which pandas writes a table."""
-    for value in found.values():
-        if isinstance(value, list) and value and all(isinstance(row, dict) for row in value):
-            return value
+def _rows_of_object(found, path):
+    """The rows of one object: its list of objects, or any form in which pandas writes a table.
+
+    Raises:
+        UserError: several of its lists may be the rows, and none is named `data`.
+    """
+    lists = {
+        key: value
+        for key, value in found.items()
+        if isinstance(value, list) and value and all(isinstance(row, dict) for row in value)
+    }
+    if len(lists) > 1 and "data" not in lists:
+        raise UserError(
+            f"{path}: the object has several lists of objects, {', '.join(lists)}: keep one of "
+            "them, as a list or as JSON lines"
+        )
+    if lists:
+        return lists.get("data", next(iter(lists.values())))
     if {"columns", "data"} <= {*found} and all(isinstance(row, list) for row in found["data"]):
         return [dict(zip(found["columns"], row, strict=False)) for row in found["data"]]
     if all(key.isdecimal() and isinstance(row, dict) for key, row in found.items()):
         return list(found.values())
-    columns = [list(c.values()) if isinstance(c, dict) else c for c in found.values()]
+    keys = [[*c] for c in found.values() if isinstance(c, dict)]
+    if len(keys) == len(found) and all({*other} == {*keys[0]} for other in keys):
+        return [{name: c[key] for name, c in found.items()} for key in keys[0]]
+    columns = [*found.values()]
     if not all(isinstance(c, list) for c in columns) or len({*map(len, columns)}) != 1:
         return [found]
     return [dict(zip(found, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
-def _cell(value):
+def cell(value):
     """A JSON value as the text of a cell; null is none."""
     if value is None:
         return ""

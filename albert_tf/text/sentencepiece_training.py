@@ -6,6 +6,7 @@ import dataclasses
 import io
 import random
 import re
+import unicodedata
 
 import sentencepiece
 
@@ -160,7 +161,9 @@ def unknown_characters(model, characters):
 
 
 def check_symbols(symbols, clean_up):
-    """Checks that symbols can be found in text.
+    """Checks that symbols can be found in text, and returns them as they stand there: list of str.
+
+    The same symbol may be written with composed or with decomposed letters.
 
     Args:
         symbols: list of str, those of --user_defined_symbols.
@@ -169,6 +172,7 @@ def check_symbols(symbols, clean_up):
     Raises:
         UserError: a symbol is special, or the clean-up of the text changes it.
     """
+    cleaned = []
     for symbol in symbols:
         where = f"--user_defined_symbols: {symbol!r}"
         if symbol in _SPECIAL:
@@ -176,11 +180,14 @@ def check_symbols(symbols, clean_up):
                 f"{where} is a special piece of the model, which text must not become; leave it out"
             )
         found = clean_up(symbol)
-        if found != symbol or not found or " " in found:
+        composed = [unicodedata.normalize("NFC", text) for text in (symbol, found)]
+        if composed[0] != composed[1] or not found or " " in found:
             raise UserError(
                 f"{where} never stands in the text, whose clean-up makes {found!r} of it; give a "
                 "symbol without spaces that stays as it is"
             )
+        cleaned.append(found)
+    return cleaned
 
 
 def _explained(message, options):

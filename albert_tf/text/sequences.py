@@ -151,8 +151,8 @@ def as_texts(texts: str | Texts, name: str = "texts") -> list[str]:
     return list(found)
 
 
-def packed(tokenizer, texts, pairs, max_length):
-    """Encodes texts as features of records: the arrays of `pack_segments`, as int32."""
+def packed(tokenizer, texts, pairs, max_length, keeps_ends=False):
+    """Encodes texts as features of records: the arrays of `pack_pairs`, as int32."""
     if max_length < SHORTEST:
         raise UserError(f"max_length must be at least {SHORTEST}. Received: {max_length}")
     texts = as_texts(texts)
@@ -163,5 +163,5 @@ def packed(tokenizer, texts, pairs, max_length):
         )
     # Normalize first: a second text of only white space counts as absent, as in the scripts.
     texts, pairs = (list(map(tokenizer.normalize, each)) for each in (texts, pairs))
-    features = pack_pairs(tokenizer, texts, pairs, max_length)
+    features = pack_pairs(tokenizer, texts, pairs, max_length, keeps_ends=keeps_ends)
     return {name: values.astype(np.int32) for name, values in features.items()}

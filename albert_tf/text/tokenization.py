@@ -40,6 +40,7 @@ PAD_ID = 0  # a literal in the original: never looked up by name
 
 # The original's list: it lacks ' < = >, and the masks of its training data depend on that.
 _SPECIAL_CHARS = frozenset(string.punctuation) - frozenset("'<=>")
+_CONTINUATION = re.compile("<0x[89AB][0-9A-F]>")  # a piece of --byte_fallback
 _INNER_CHARS = _SPECIAL_CHARS | frozenset(string.ascii_lowercase)
 
 _CJK_RANGES = (
@@ -270,7 +271,7 @@ def is_start_piece(piece, is_sentencepiece=True):
     A WordPiece piece starts a word if it does not begin with "##". A SentencePiece piece does if it
     is a single punctuation mark, or contains anything but ASCII letters and these marks ("▁",
     digits, foreign letters, and ' < = >, which the original's list lacks). The caller has to handle
-    [CLS] and [SEP].
+    [CLS] and [SEP]. The later bytes of a character that is written in bytes start none.
 
     Args:
         piece: str, the piece as tokenized ("<unk>" always starts a word).
@@ -281,6 +282,8 @@ def is_start_piece(piece, is_sentencepiece=True):
     """
     if not is_sentencepiece:
         return not piece.startswith("##")
+    if _CONTINUATION.fullmatch(piece):
+        return False
     return piece in _SPECIAL_CHARS or any(char.lower() not in _INNER_CHARS for char in piece)
 
 
@@ -549,6 +552,11 @@ class SentencePieceTokenizer(FullTokenizer):
 
     def _load_vocab(self):
         self._processor = load_sentencepiece(self.path)
+        if ModelProto.FromString(self._content()).trainer_spec.treat_whitespace_as_suffix:
+            raise UserError(
+                f"{self.path} marks the ends of words, as it was trained with "
+                "--treat_whitespace_as_suffix: a vocabulary of ALBERT marks their starts"
+            )
         ids = range(self._processor.vocab_size())
         return {self._processor.id_to_piece(id_): id_ for id_ in ids}
 

@@ -16,12 +16,14 @@ import albert_tf
 import export_checkpoints
 import export_to_tfhub
 from albert_tf import progress
-from albert_tf.api import inspect
+from albert_tf.api import inspect, masked_text
 from albert_tf.checkpoints import huggingface, name_table, run_directory
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
 from albert_tf.model import heads
+from albert_tf.sentencepiece_proto import ModelProto
 from albert_tf.tasks import race
+from albert_tf.text.tokenization import FullTokenizer
 from tests import tiny
 from tests.errors import assert_says, refuses
 from tests.processes import run_python
@@ -548,8 +550,9 @@ def test_the_order_of_sentences(loaded):
     assert loaded.sentence_order([], []).shape == (0,)
     with refuses("sentence_order"):
         loaded.sentence_order("a")
-    with refuses("sentence_order"):
-        loaded.sentence_order("a", " ")
+    for texts in (("a", " "), ("", "a"), (["a", " "], ["a", "a"])):
+        with refuses("sentence_order"):
+            loaded.sentence_order(*texts)
 
 
 @pytest.mark.usefixtures("in_graphs")
@@ -569,6 +572,24 @@ def test_masks_are_filled(loaded):
         assert all(entry["text"] == entry["piece"].replace("▁", " ").strip() for entry in mask)
     assert loaded.fill_mask(texts[1], top_k=1)[0][0]["piece"] == found[1][0][0]["piece"]
     assert loaded.fill_mask([]) == []
+
+
+@pytest.mark.parametrize(
+    ("part", "pieces"),
+    [
+        (" said that", ["▁said", "▁that"]), (".", ["."]), ("", []), (" ", []),
+        ("s are", ["s", "▁are"]), (" 5.", None),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("add_dummy_prefix", [True, False])
+def test_only_a_space_after_a_mask_is_marked(part, pieces, add_dummy_prefix, tmp_path):
+    proto = ModelProto.FromString(tiny.VOCABULARY.read_bytes())
+    proto.normalizer_spec.add_dummy_prefix = add_dummy_prefix
+    (tmp_path / "spm.model").write_bytes(proto.SerializeToString())
+    tokenizer = FullTokenizer(spm_model_file=str(tmp_path / "spm.model"))
+    found = masked_text._pieces_after_mask(tokenizer, part)
+    assert "".join(found).replace("▁", " ").rstrip() == part.rstrip()
+    assert pieces is None or found == pieces
 
 
 @pytest.mark.parametrize(

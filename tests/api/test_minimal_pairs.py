@@ -43,6 +43,9 @@ def json_lines(*rows):
         "sentence_bad\tsentence_good\nb a\ta b\nd c\tc d\n",
         "a b\nb a\nc d\nd c\n",
         json_lines(PAIR, {"sentence_good": "c d", "sentence_bad": "d c", "UID": None}),
+        json.dumps([PAIR, {"sentence_good": "c d", "sentence_bad": "d c"}]),
+        'sentence_good,sentence_bad\n"a b",b a\nc d,"d c"\n',
+        "sentence_good;n;sentence_bad\na b;1;b a\nc d;2;d c\n",
     ],
 )
 def test_forms_of_files(content, write):
@@ -50,6 +53,8 @@ def test_forms_of_files(content, write):
     (found,) = minimal_pairs.read([path])
     assert (found.name, found.field, found.linguistics_term) == ("inversion", "", "")
     assert found.sentences == ["a b", "b a", "c d", "d c"]
+    if content.startswith("["):
+        return
     lines = content.strip("\n").splitlines()
     first = next(i for i, line in enumerate(lines, 1) if "a b" in line)
     assert found.places[0] == f"{path}, line {first}"
@@ -98,6 +103,7 @@ def test_files_of_one_name_are_not_joined_silently(tmp_path):
         ("a\n \nb\nc\n", "line 2"),
         ("a\nb\nc\n", "3"),
         ("a\tb\nc\n", "line 2 ... 1"),
+        ("Good ones\na b\tb a\nc d\td c\ne\tf\n", "line 2 ... sentence_good"),
         ("a\t\n", "line 1 ... sentence_bad"),
         (json_lines(PAIR, {"sentence_good": "a"}), "line 2 ... sentence_bad"),
         (json_lines(PAIR | {"sentence_good": 3}), "line 1 ... sentence_good"),

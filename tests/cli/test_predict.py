@@ -271,8 +271,8 @@ def test_flags_of_several_examples(classifier, run_main, tmp_path):
          {"text_column": "Review", "text_pair_column": "Reply"}, ("x", "y")),
         (b"7\ta\tb\n8\tab\tc\n", {}, ("1", "2")),
         (b"7\ta\tb\n8\tab\tc\n", {"id_column": 0}, ("1", "2")),
-        # The names of the inputs come first, and columns that flags name.
-        (b"text\ttext_pair\tReview\tReply\na\tb\t?\t?\nab\tc\t?\t?\n", {}, ("Review", "Reply")),
+        # The names that the training read come first, and columns that flags name.
+        (b"text\ttext_pair\tReview\tReply\n?\t?\ta\tb\n?\t?\tab\tc\n", {}, ("Review", "Reply")),
         (b"a\tb\nab\tc\n", {}, ("0", "1")),
         (b"7\ta\tb\n8\tab\tc\n", {"text_column": 1, "text_pair_column": 2}, ("0", "1")),
     ],
@@ -285,6 +285,45 @@ def test_columns_of_the_training(content, flags, columns):
     found = [*predict_examples.read(content.splitlines(True), "in.txt", model, given)]
     assert [tuple(example[0].values()) for example in found] == [("a", "b"), ("ab", "c")]
     assert found[0][1].get("id") == ("7" if "id_column" in flags else None)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "columns", "texts"),
+    [
+        ("in.csv", "id,title,text\n1,a,?\n2,b,?\n", {"text_column": "title"}, ["a", "b"]),
+        ("in.csv", "# 2024\ntext,label\na,x\n# b,y\n", {"text_column": "text"}, [None, "a", "# b"]),
+        ("in.csv", "text,n\ra,x\rb,y\r", {}, ["a", "b"]),
+        ("in.csv", "text ,x,x\na,1,2\n", {"text_column": "text"}, ["a"]),
+        ("in.tsv", "text\tn\n{a\t1\n[b\t2\n", {}, ["{a", "[b"]),
+        ("in.tsv", "text\tn\n" + "a, b\t1\n" * 300 + '"a ""x"", b"\t2\n', {},
+         ["a, b"] * 300 + ['a "x", b']),
+        ("in.json", '{"data": [{"body": "a"}, {"body": 2}]}', {"text_column": "body"}, ["a", "2"]),
+        ("in.json", '{"text": {"0": "a", "1": "b"}}', {}, ["a", "b"]),
+        ("in.csv", "text\na\n\nb\n", {}, ["a", None, "b"]),
+    ],
+)  # fmt: skip
+def test_a_table_is_read_as_in_the_training(name, content, columns, texts, tmp_path):
+    path = tmp_path / name
+    path.write_bytes(content.encode())
+    model = predict_examples.Model(("text",), (), ("label",), None, None, of_training=columns)
+    found = predict_examples.of_table(str(path), model, {}, None, None)
+    if name.endswith("json"):
+        lines = unpacking.lines(str(path))
+        found = predict_examples.read(lines, str(path), model, num_peeked=200)
+    assert [example and example[0]["text"] for example in found] == texts
+
+
+def test_words_are_read_from_the_columns_of_the_training(tmp_path):
+    columns = {"text_column": "token_text", "label_column": "entity"}
+    model = predict_examples.Model(("text",), (), (), None, None, is_of_words=True)
+    path = tmp_path / "in.csv"
+    path.write_text("n,token_text,entity,x\n1,10 000,O,a\n1,km,B,b\n\n2,Ulm,B,a\n")
+    found = predict_examples.sentences(str(path), model._replace(of_training=columns), {})
+    assert [example[0]["text"] for example in found] == [["10 000", "km"], ["Ulm"]]
+    default = model._replace(of_training={"text_column": "0", "label_column": None})
+    lines = [b'{"tokens": ["a", "b c"], "ner_tags": ["O", "O"]}\n']
+    (example,) = predict_examples.read(lines, "in.jsonl", default)
+    assert example[0]["text"] == ["a", "b c"]
 
 
 ROWS = [{"text": "a b"}, {"text": "c", "id": 7}]
@@ -369,14 +408,18 @@ def test_a_file_with_a_word_on_each_line(name, content, texts, tmp_path):
     model = predict_examples.Model(("text",), (), (), None, None, is_of_words=True)
     model = model._replace(of_training={"text_column": "0"})  # the default, also with an index
     found = predict_examples.sentences(str(tmp_path / name), model, {})
-    assert texts == (found and [example[0]["text"] for example in found])
+    assert texts == (found and [" ".join(example[0]["text"]) for example in found])
 
 
 def test_words_of_json_objects():
     model = predict_examples.Model(("text",), (), ("words", "labels"), None, None, is_of_words=True)
     lines = [b'{"tokens": ["Anna", "lives"], "id": 7}\n', b'{"words": ["a"]}', b'{"text": ["b"]}']
     found = [example[:2] for example in predict_examples.read(lines, "in", model)]
-    assert found == [({"text": "Anna lives"}, {"id": 7}), ({"text": "a"}, {}), ({"text": "b"}, {})]
+    assert found == [
+        ({"text": ["Anna", "lives"]}, {"id": 7}),
+        ({"text": ["a"]}, {}),
+        ({"text": ["b"]}, {}),
+    ]
 
 
 def test_questions_in_a_file_like_that_of_a_training(tmp_path):
@@ -400,6 +443,9 @@ def test_questions_in_a_file_like_that_of_a_training(tmp_path):
     assert found[:2] == ({"question": "Who?", "context": "It."}, {"id": "7"})
     path.write_text('{"question": "Who?", "context": "It."}')
     assert predict_examples.questions(str(path), model) is None
+    path.write_text('{"question": "Who?", "context": "It.", "answer": "It"}\n')
+    (found,) = predict_examples.questions(str(path), model)
+    assert found[0] == {"question": "Who?", "context": "It."}
 
 
 @pytest.mark.parametrize(
@@ -429,7 +475,7 @@ def test_swapped_questions(question, context, is_swapped):
     ("content", "flags", "message"),
     [
         (b"text\ttext_pair\nab\n", NAMED, "line 2 ... 1 ... 2"),
-        (b"text\ttext_pair\ttext\n", NAMED, "line 1 ... 'text'"),
+        (b"text\ttext_pair\ttext\n", NAMED, "'text'"),
         (b"text\ttext_pair\tlabel\n", NAMED, "line 1"),
         (b"text\ttext_pair\tTexts\n", NAMED, "text_pair ... 'Texts'"),
         (b"a\tb\n", NAMED, "line 1 ... text_pair"),

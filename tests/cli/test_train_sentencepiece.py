@@ -5,6 +5,7 @@ import gzip
 import json
 import re
 import signal
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -232,6 +233,16 @@ def test_choices_without_an_effect(given, names, tmp_path, run_main):
     with refuses(names):
         run_main(train_sentencepiece, input_file=text, model_prefix=tmp_path / "spm", **given)
     assert not [*tmp_path.glob("spm*")]
+
+
+def test_a_symbol_may_be_composed(tmp_path, run_main):
+    text = "".join(f"{n} 패키지 설치 {n % 7} 나는 패키지\n" for n in range(200))
+    (tmp_path / "a.txt").write_text(text)
+    run_main(train_sentencepiece, input_file=tmp_path / "a.txt", model_prefix=tmp_path / "spm",
+             vocab_size=50, user_defined_symbols=["패키지"])  # fmt: skip
+    tokenizer = FullTokenizer(spm_model_file=str(tmp_path / "spm.model"))
+    (piece,) = [each for each in tokenizer.tokenize("패키지") if each != "▁"]
+    assert unicodedata.normalize("NFC", piece) == "패키지"
 
 
 def test_casing_of_text_with_its_capitals(tmp_path, launched):

@@ -111,7 +111,10 @@ def test_other_kinds_are_refused_by_name(tmp_path, head, kind):
         read(tmp_path / "a.txt", head + bytes(range(256)))
 
 
-@pytest.mark.parametrize("line", ["BZhang came", "PAR1 is a gene", "7z", "Rar! he said", "] ["])
+@pytest.mark.parametrize(
+    "line",
+    ["BZhang came", "PAR1 is a gene", "7z", "Rar! he said", "] [", "qǐng wèn", "ORC\nan orc"],
+)
 def test_text_that_begins_like_another_kind(tmp_path, line):
     assert read(tmp_path / "a.txt", line.encode()) == line.encode()
 

@@ -118,7 +118,6 @@ TRAINER, NORMALIZER = "trainer_spec", "normalizer_spec"
         (TRAINER, "model_type", 3, "word"),
         (TRAINER, "model_type", 4, "char"),
         (TRAINER, "byte_fallback", True, "bytes"),
-        (TRAINER, "treat_whitespace_as_suffix", True, "words"),
         (NORMALIZER, "add_dummy_prefix", False, "add_dummy_prefix=false"),
         (NORMALIZER, "remove_extra_whitespaces", False, "remove_extra_whitespaces=false"),
         (NORMALIZER, "escape_whitespaces", False, "escape_whitespaces=false"),

@@ -632,3 +632,62 @@ def test_an_ensemble_has_the_scale_of_its_models(tmp_path):
     assert scale_of(first, second) == scale
     with refuses("--ensemble_dirs ... c ... scores"):
         scale_of(first, trained("c", ((5.0,), (1.0,))))
+
+
+@pytest.mark.parametrize(
+    ("train", "test", "texts"),
+    [
+        (["text,label", "a,x", "b,y", "c,x"], ["text", "d", "e"], ["d", "e"]),
+        (["text,label", "a,x", "b,y", "c,x"], ["text,label", "d,x"], ["d"]),
+        (["a,x", "b,y", "a,x"], ["a,x", "b,y"], ["a", "b"]),  # the same data
+        (["a,x", "b,y", "a,x"], ["c", "d"], ["c", "d"]),
+    ],
+)
+def test_a_header_that_the_files_share(train, test, texts, tmp_path):
+    write(tmp_path, "train.csv", *train)
+    write(tmp_path, "test.csv", *test)
+    labels = ["x", "y"]
+    task = glue.tsv_task("0", None, "1", labels, data_dir=str(tmp_path), skip_other_labels=True)
+    found = glue.read_rows(task, str(tmp_path), "test").rows
+    assert [row.values[0] for row in found] == texts
+
+
+def test_names_that_are_repeated(tmp_path):
+    write(tmp_path, "train.csv", "text,label", "a,x", "b,y", "text,label", "c,x")
+    with refuses("train.csv, line 4"):
+        glue.tsv_task("text", None, "label", data_dir=str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("labels", "kept"),
+    [
+        (["3.1", "3.10", "3.2"], ["3.1", "3.10", "3.2"]), (["01", "1"], ["01", "1"]),
+        (["+1", "1"], ["+1", "1"]), (["1", "1.0", "-1.0", "-1"], ["1", "1", "-1", "-1"]),
+        (["true", "True"], ["True", "True"]), (["1.00", "1"], ["1.00", "1"]),
+    ],
+)  # fmt: skip
+def test_spellings_of_one_label(labels, kept):
+    same = tables.spellings({*labels})
+    assert [same.get(label, label) for label in labels] == kept
+
+
+@pytest.mark.parametrize(
+    ("content", "rows"),
+    [
+        ('{"meta": [{"v": 1}], "data": [{"text": "a"}]}', ["a"]),
+        ('{"text": {"0": "a", "1": "b"}, "n": {"1": "x", "0": "y"}}', ["a", "b"]),
+        ('{"text": ["a", "b"], "n": [1, 2]}', ["a", "b"]),
+        ('{"sports": [{"text": "a"}], "news": [{"text": "b"}]}', None),
+    ],
+)
+def test_objects_that_hold_a_table(content, rows, tmp_path):
+    path = tmp_path / "train.json"
+    path.write_text(content)
+    if rows is None:
+        with refuses("train.json ... sports, news"):
+            tables.read_columns(str(path), ("text",))
+        return
+    table = tables.read_columns(str(path), ("text",))
+    assert [row.values[0] for row in table.rows] == rows
+    if '"y"' in content:
+        assert [row.cells[1] for row in table.rows] == ["y", "x"]

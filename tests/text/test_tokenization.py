@@ -280,9 +280,35 @@ def test_single_mark_starts_a_word(piece, spm):
     assert not spm.is_start_piece(piece + piece)
 
 
-STARTS = ["▁the", "▁", "<unk>", "7", "s7", "é", "中", "€", "'", "=", ">", "a=", "a>", "a<", "n't"]
+STARTS = [
+    "▁the",
+    "▁",
+    "<unk>",
+    "7",
+    "s7",
+    "é",
+    "中",
+    "€",
+    "'",
+    "=",
+    ">",
+    "a=",
+    "a>",
+    "a<",
+    "n't",
+    "<0xE3>",
+    "<0x41>",
+]
 STARTS += ["İ"]  # two characters in lower case, the second no letter
-OTHERS = ["the", "THE", "a.b", "[CLS]", "\u212a"]  # the last is the Kelvin sign, k in lower case
+OTHERS = [
+    "the",
+    "THE",
+    "a.b",
+    "[CLS]",
+    "<0x8F>",
+    "<0xB0>",
+    "\u212a",
+]  # the last is the Kelvin sign, k in lower case
 
 
 @pytest.mark.parametrize("piece", STARTS + OTHERS)
@@ -447,3 +473,11 @@ def test_the_reason_of_sentencepiece_is_shown(tmp_path):
     path.write_bytes(proto.SerializeToString())
     with refuses(f"spm_model_file ... a.model ... {proto.pieces[8].piece} is already defined"):
         FullTokenizer(spm_model_file=str(path))
+
+
+def test_a_vocabulary_that_marks_the_ends_of_words_is_refused(tmp_path):
+    proto = ModelProto.FromString((DATA / "spm_uncased.model").read_bytes())
+    proto.trainer_spec.treat_whitespace_as_suffix = True
+    (tmp_path / "spm.model").write_bytes(proto.SerializeToString())
+    with refuses(tmp_path / "spm.model"):
+        FullTokenizer(spm_model_file=str(tmp_path / "spm.model"))
