@@ -709,7 +709,7 @@ def _respelled(task, found):
 
 def _number(text):
     try:
-        return float(text)
+        return math.nan if "_" in text else float(text)  # Python takes 1_000
     except ValueError:
         return math.nan
 
