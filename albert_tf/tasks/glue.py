@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from albert_tf import options
+from albert_tf import files, options
 from albert_tf.errors import UserError
 from albert_tf.options import LABEL_SEPARATOR
 from albert_tf.tasks import label_lists, tables
@@ -435,11 +435,8 @@ def input_file(task, data_dir, split, remedy=None):
             "choose another --task_name or leave that step out"
         )
     paths = [os.path.join(data_dir, task.folder, name) for name in task.files[split]]
-    found = [path for path in paths if tf.io.gfile.exists(path)]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise UserError(f"{' and '.join(found)} both exist: keep one of them")
+    if found := files.only_one(paths):
+        return found
     if data_dir and not tf.io.gfile.isdir(data_dir):
         state = "a file" if tf.io.gfile.exists(data_dir) else "not there"
         raise UserError(f"--data_dir={data_dir} is {state}: give the directory with the data")

@@ -16,8 +16,8 @@ import reprlib
 from typing import ClassVar, NamedTuple
 
 import numpy as np
-import tensorflow as tf
 
+from albert_tf import files
 from albert_tf.checkpoints.run_directory import FinetunedTask
 from albert_tf.corpus import unpacking
 from albert_tf.errors import UserError, decode, parse_json
@@ -118,15 +118,10 @@ def input_file(data_dir, split, remedy="check --data_dir"):
     """
     start = os.path.join(data_dir, split)
     for endings in (ENDINGS, OF_TABLES):
-        found = [start + ending for ending in endings if tf.io.gfile.exists(start + ending)]
-        if found:
-            break
-    else:
-        others = ", ".join([*ENDINGS[1:], *OF_TABLES])
-        raise UserError(f"there is no {start}{ENDINGS[0]} (or {others}): {remedy}")
-    if len(found) > 1:
-        raise UserError(f"{' and '.join(found)} both exist: keep one of them")
-    return found[0]
+        if found := files.only_one([start + ending for ending in endings]):
+            return found
+    others = ", ".join([*ENDINGS[1:], *OF_TABLES])
+    raise UserError(f"there is no {start}{ENDINGS[0]} (or {others}): {remedy}")
 
 
 def read(path, labels=None, needs_labels=True, columns=RECOGNISED, header=()):
