@@ -153,7 +153,7 @@ def _pairs(path):
             yield (number, number), dict(zip(KEYS, columns, strict=True))
     else:
         for number, line in enumerate(lines, 1):
-            if "\t" in line or line.lstrip()[0] in "[{":
+            if "\t" in line or _is_json(line):
                 raise UserError(
                     f"{path}, line {number} has columns or JSON, and the first line has not. A "
                     f"table needs the names {' and '.join(KEYS)} in its first line. Received: "
@@ -166,6 +166,14 @@ def _pairs(path):
         for number in range(1, len(lines), 2):
             pair = lines[number - 1 : number + 1]
             yield (number, number + 1), dict(zip(KEYS, pair, strict=True))
+
+
+def _is_json(line):
+    """Whether a line is a list or an object of JSON."""
+    try:
+        return isinstance(json.loads(line), list | dict)
+    except ValueError:
+        return False
 
 
 # --- Measuring -----------------------------------------------------------------------------------

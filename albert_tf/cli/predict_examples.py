@@ -108,7 +108,9 @@ def read(lines, name, model, columns=None, header=None, delimiter=None, num_peek
 
     columns = {key: tables.column_of(column) for key, column in (columns or {}).items()}
     lines, peeked = _peek(lines, num_peeked)
-    start, is_alone = peeked[0].strip(), len(peeked) == 1 < num_peeked
+    start = peeked[0].strip()
+    is_alone = name.endswith(".json") and len(peeked) == 1 < num_peeked and not model.is_of_words
+    is_alone = is_alone and not _is_example(start, name, model)
     if start[:1] == b"[" or (start[:1] == b"{" and (is_alone or start[-1:] != b"}")):
         content = b"".join(lines)
         lines = tables.json_lines(content, name) or content.splitlines(keepends=True)
@@ -178,8 +180,8 @@ def of_table(path, model, columns, header, delimiter):
             break
     else:
         return None
-    copies = source is usual and not given
-    if copies:
+    copies = not given and all(key == column for key, column in wanted.items())
+    if source is usual and copies:
         _check_header(rows[0], model, {}, f"{path}, line 1")
     else:
         _check_columns(wanted, model, header)
@@ -206,7 +208,15 @@ def _of_rows(table, columns, model, copies):
             yield None
             continue
         others = dict(zip(table.header, row.cells, strict=False)) if copies else {}
+        others = {name: cell for name, cell in others.items() if name not in model.outputs}
         yield check(others | dict(zip(columns, row.values, strict=True)), model, row.place)
+
+
+def _is_example(line, name, model):
+    """Whether a line is a JSON object with a text, and no table."""
+    found = parse_json(line, name) if line.startswith(b"{") else None
+    names = {*model.inputs, *(model.of_training.get(f"{key}_column") for key in model.inputs)}
+    return isinstance(found, dict) and any(isinstance(found.get(key), str) for key in names)
 
 
 def _looks_like_names(row, lines, form):
@@ -273,7 +283,8 @@ def sentences(path, model, columns):
     widths, names = {len(row) for row in rows}, {*rows[0], *found.header}
     is_list = widths == {1} and len(rows) > 1 and not path.endswith(".csv")
     is_of_words = is_list or path.endswith(".conll") or found.header or _are_labelled(rows)
-    if not (is_of_words or (isinstance(wanted, str) and wanted in names)):
+    is_known = isinstance(wanted, str) and wanted == model.of_training.get("text_column")
+    if not (is_of_words or (is_known and wanted in names)):
         return None
     if wanted is not None and (
         wanted in names or (isinstance(wanted, int) and wanted < max(widths))
@@ -334,7 +345,7 @@ def _with_options(path, model):
     if not names & {*header} - usual:
         return None
     found = []
-    for place, passage in race.passages_of_table(path):
+    for place, passage in race.passages_of_table(path, with_answers=False):
         (question,), (options_,) = passage["questions"], passage["options"]
         given = {"id": passage["id"], "article": passage["article"]}
         found.append((place, given | {"question": question, "options": options_}))
@@ -375,7 +386,7 @@ def _of_training(lines, name, model, delimiter):
     numbers = [column for column in known.values() if isinstance(column, int)]
     is_usual = {*model.required} <= {*first} and model.of_training.get("label_column") not in first
     is_json = lines[0].lstrip().startswith(b"{")
-    if not names <= {*first} or (numbers and (is_usual or is_json)):
+    if not names <= {*first} or (is_usual and names <= {*known}) or (numbers and is_json):
         return {}
     is_wide = len(first) > max([len(model.columns), *numbers])
     return known if is_wide or not numbers else {}
@@ -536,7 +547,10 @@ def check(example, model, place):
         example.setdefault(name, "")
     if model.is_of_words and "text" not in example:
         key = next((key for key in _WORD_LISTS if isinstance(example.get(key), list)), None)
-        example |= {"text": example.pop(key)} if key else {}
+        if key:  # perhaps with labels, as in the training
+            others = {name: example[name] for name in example if name not in model.outputs}
+            others.pop(key, None)
+            example = {"text": example[key]} | others
     for name, value in example.items():
         _check_key(name, model, place)
         check_json(name, value, place)

@@ -264,8 +264,7 @@ class GlueData(base.DataSet):
         long_texts, windows = self.task.long_texts, self.task.choices
         others = {"long_texts": long_texts, "windows": windows} if long_texts != "head" else {}
         row = dataclasses.asdict(self.row)
-        if self.row.label_form is None:  # as before there were forms
-            del row["label_form"]
+        del row["label_form"]  # which may be unknown where the same labels are read
         return {"task": row} | others
 
     def parts(self, split):

@@ -5,6 +5,7 @@ A row says which columns hold texts and labels; `read_examples` reads them.
 """
 
 import collections
+import contextlib
 import dataclasses
 import math
 import os
@@ -319,9 +320,9 @@ def tsv_task(
     )
     trains = [os.path.join(data_dir, name) for name in OWN_FILES["train"] if data_dir]
     if multi_label and len(label_columns) == 1 and any(map(tf.io.gfile.exists, trains)):
-        rows = read_rows(task, data_dir, "train").rows
-        cells = [row.values[-1] for row in rows]
-        task = dataclasses.replace(task, label_form=label_lists.find_form(cells, task.labels))
+        with contextlib.suppress(UserError):  # the file may not be needed
+            cells = [row.values[-1] for row in read_rows(task, data_dir, "train").rows]
+            task = dataclasses.replace(task, label_form=label_lists.find_form(cells, task.labels))
     if not (regression or labels):
         task = dataclasses.replace(task, labels=_labels_of_training_file(task, data_dir))
     if not regression and len({*task.labels}) < max(2, len(task.labels)):
@@ -563,21 +564,36 @@ def read_rows(task, data_dir, split):
 
 
 def _shares_header(task, data_dir, split):
-    """Whether another split begins with the same text, and goes on otherwise: it is a header."""
+    """Whether a file begins with a header, which has no names that flags give.
+
+    Another split begins with the same text then, and goes on otherwise, and where there are labels,
+    no other row has that of the header.
+    """
     if any(isinstance(column, str) for column in task.text + task.label):
         return False  # the names tell
     starts = {}
     for other in SPLITS:
-        for name in OWN_FILES[other]:
-            path = os.path.join(data_dir, name)
-            if tf.io.gfile.exists(path):
-                rows = tables.first_rows(path, task.text, task.delimiter)
-                starts[other] = [[row[n] for n in task.text if n < len(row)] for row in rows]
-    ours = starts.pop(split)
-    return any(
-        len(ours) == len(rows) == 2 and ours[0] == rows[0] and ours[1] != rows[1]
-        for rows in starts.values()
-    )
+        with contextlib.suppress(UserError):  # the split may not be needed
+            path = files.only_one([os.path.join(data_dir, name) for name in OWN_FILES[other]])
+            starts[other] = tables.first_rows(path, task.text, task.delimiter) if path else []
+    texts = {
+        other: [[row[n] for n in task.text if n < len(row)] for row in rows[:2]]
+        for other, rows in starts.items()
+        if len(rows) > 1 and _has_label_of_header(task, rows)
+    }
+    ours = texts.pop(split, None)
+    return any(ours and ours[0] == rows[0] and ours[1] != rows[1] for rows in texts.values())
+
+
+def _has_label_of_header(task, rows):
+    """Whether no other row has the label of the first one, if there are labels."""
+    column = task.label[0] if task.label else None
+    labels = [row[column] for row in rows if column is not None and column < len(row)]
+    if len(labels) < len(rows):
+        return True
+    if task.is_regression:
+        return math.isnan(_number(labels[0]))
+    return labels[0] not in {*labels[1:], *task.labels}
 
 
 def _check_texts(task, table):
@@ -677,12 +693,7 @@ def _labels_of(task, rows, normalize, needed=True):
             found.append([label for label, value in chosen if value in _ONES])
         return found
     if task.multi_label:
-        cells = [cell for (cell,) in cells]
-        form = task.label_form or label_lists.find_form(cells, task.labels)
-        try:
-            return _respelled(task, label_lists.split(cells, form, task.labels))
-        except UserError as error:
-            raise UserError(f"{rows[0].place.rpartition(',')[0]}: {error}") from error
+        return _several_labels(task, rows, [cell for (cell,) in cells])
     texts = [normalize(cell) for (cell,) in cells]
     if task.is_own and (texts := label_lists.only_ones(texts)) is None:
         raise UserError(
@@ -693,6 +704,28 @@ def _labels_of(task, rows, normalize, needed=True):
     for row, (label,) in zip(rows, found, strict=True):
         if needed and not label:
             raise UserError(f"{row.place}: the label is empty; add one or remove the row")
+    return found
+
+
+def _several_labels(task, rows, cells):
+    """Labels of rows with a cell of any number of labels: list of lists of str.
+
+    They have the form of the training file or, where some are unknown then, a form of their own.
+    """
+    results = []
+    for form in dict.fromkeys([task.label_form, label_lists.find_form(cells, task.labels)]):
+        try:
+            if form:
+                results.append(_respelled(task, label_lists.split(cells, form, task.labels)))
+        except UserError as error:
+            results.append(error)
+            continue
+        if results and {label for labels in results[-1] for label in labels} <= {*task.labels}:
+            return results[-1]
+    found = next((each for each in results if isinstance(each, list)), None)
+    if found is None:
+        path = rows[0].place.rpartition(",")[0]
+        raise UserError(f"{path}: {results[0]}") from results[0]
     return found
 
 

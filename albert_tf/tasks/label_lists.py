@@ -14,7 +14,8 @@ _ALWAYS = (LABEL_SEPARATOR, ";", ",")  # one that occurs separates labels
 _PERHAPS = ("/", "&", "+", "#", " ")  # if all parts occur as labels of their own, or are numbers
 _NAMES = {LABEL_SEPARATOR: "vertical bars", ";": "semicolons", ",": "commas", " ": "spaces"}
 _LIST = "[]"
-_BITS = {"0", "1", "0.0", "1.0", "False", "True"}
+_ONES = {"1", "1.0", "1.", "True"}
+_BITS = {"0", "0.0", "0.", "False"} | _ONES
 _EMPTY = ("", "set()", "nan", "None", "null")  # next to lists
 
 
@@ -89,7 +90,8 @@ def split(cells, form, known=()):
 
 
 def _is_list(cell):
-    return cell[0] in "[({" and cell[-1] in "])}"
+    is_tuple = cell[0] == "(" and cell[-1] == ")" and any(mark in cell for mark in ",'\"")
+    return is_tuple or (cell[0] in "[{" and cell[-1] in "]}")
 
 
 def _lists(cells, separator):
@@ -141,12 +143,13 @@ def items_of(cell):
     try:
         items = json.loads(cell)
     except ValueError:
+        cell = re.sub(r"np\.\w+\(([^()]*)\)", r"\1", cell)
         of_python = re.sub(r"(?<=['\"])\s+(?=['\"])", ", ", cell)  # NumPy writes no commas
         try:
             items = ast.literal_eval(of_python)
         except (ValueError, SyntaxError):
             items = [item.strip("'\"") for item in re.split(r"[,\s]+", cell[1:-1].strip())]
-            if "'" in cell or '"' in cell:
+            if re.search(r"""[\[(,\s]['"]""", cell):  # a text may have spaces
                 raise UserError(f"this is no list that can be read: {reprlib.repr(cell)}") from None
     if isinstance(items, dict) or not isinstance(items, list | tuple | set):
         items = [items]
@@ -177,8 +180,6 @@ def _of_one_hot(lists, known):
             "the label of each entry as --labels"
         )
     return [
-        [name for name, item in zip(names, items, strict=True) if item in ("1", "1.0", "True")]
-        if items
-        else []
+        [name for name, item in zip(names, items, strict=True) if item in _ONES] if items else []
         for items in lists
     ]

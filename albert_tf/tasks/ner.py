@@ -36,8 +36,11 @@ DOCUMENT_START = "-DOCSTART-"
 # Usual keys of JSON objects, and names of columns.
 WORD_NAMES = ("tokens", "words", "token", "word", "form")
 LABEL_NAMES = ("ner_tags", "tags", "labels", "label", "tag", "ner", "pos_tags", "pos", "upos")
-# Columns that number or name sentences, or what they are in.
-_DIVIDES = re.compile(r"(sent|sentence|doc|document)s?([\W_].*|id|idx|nr|no|num|number)?", re.I)
+# Names of columns that number or name sentences, or what they are in; and such a number.
+_DIVIDES = re.compile(
+    r"(sent(ence)?|doc(ument)?)s?([ _.-]?(#|id|idx|index|nr|no|num|number))?", re.IGNORECASE
+)
+_NUMBERED = re.compile(r"(sent(ence)?|doc(ument)?)\W+\d+", re.IGNORECASE)
 _FEW = 20  # words, too few to tell a label from a name
 _PART_OF_INDEX = re.compile(r"\d+[-.]\d+")
 
@@ -145,6 +148,8 @@ def read(path, labels=None, needs_labels=True, columns=RECOGNISED, header=()):
         return sentences
     if columns.label is None:
         _check_shape(sentences)
+    if columns.word is None:
+        _check_not_numbers(sentences)
     places = {word.label: word.place for word in reversed(sentences.words)}
     if "" in places:
         raise UserError(f"{places['']}: the label is missing; a line is a word and its label")
@@ -191,17 +196,20 @@ def read_words(path, columns=RECOGNISED, labels=(), header=()):
     rows = [(n, _is_word(cells) and cells) for n, cells in rows]
     first = next((place for place, (_, cells) in enumerate(rows) if cells), None)
     names = [cell.strip() for cell in rows[first][1]] if first is not None else []
-    if columns == RECOGNISED:
+    is_csv = path.endswith(".csv")
+    widths = {len(cells) for _, cells in rows if cells and not cells[0].startswith("#")}
+    is_even = is_csv or len(widths) == 1 or (names and "\t" in lines[rows[first][0] - 1])
+    if columns == RECOGNISED and is_even:
         columns = _named_in(names, header)
     has_header = any(isinstance(column, str) for column in columns)
-    divides = [n for n, name in enumerate(names) if _DIVIDES.fullmatch(name)]
+    divides = []
     if has_header:
         columns = _numbers(columns, names, path)
-        if first is not None:
-            lines[rows[first][0] - 1] = ""
-            del rows[first]
-    elif not path.endswith(".csv"):
-        divides = []
+        divides = [n for n, name in enumerate(names) if _DIVIDES.fullmatch(name)]
+        lines[rows[first][0] - 1] = ""
+        del rows[first]
+    elif is_csv:
+        divides = [n for n, cell in enumerate(names) if _NUMBERED.fullmatch(cell)]
     is_comment = _comments(lines, [row for row in rows if row[1]], labels)
     kept = [row for row in rows if is_table or not (row[1] and is_comment(*row))]
     left_out = len(rows) - len(kept)
@@ -214,7 +222,6 @@ def read_words(path, columns=RECOGNISED, labels=(), header=()):
         groups = [[row for row in group if not _is_part(row[1])] for group in groups]
     if columns.word is None:
         columns = columns._replace(word=int(has_index))
-        _check_not_numbers(path, groups, columns.word)
     sentences = (
         [_word(n, cells, columns, places[n - 1]) for n, cells in group] for group in groups
     )
@@ -329,13 +336,21 @@ def _comments(lines, filled, labels):
     words = [cells for _, cells in filled if not cells[0].startswith("#")]
     widths = {len(cells) for cells in words}
     labels = {cells[-1] for cells in words} | {*labels}
+    others = {(cells[0], cells[-1]) for _, cells in filled if cells[0].startswith("#")}
+    recurring = collections.Counter(label for _, label in others)
 
     def is_comment(number, cells):
         if not words or not cells[0].startswith("#"):
             return False
-        is_sentence = cells[0] == "#" or "=" in cells[1:-1]  # as "# text = ..."
-        may_be_word = len(cells) == 1 or "\t" in lines[number - 1] or not is_sentence
-        return len(cells) not in widths or not (may_be_word or cells[-1] in labels)
+        if len(cells) not in widths:
+            return True
+        if len(cells) == 1 or cells[-1] in labels:
+            return False
+        if "O" in labels:
+            return not tag_schemes.are_of_spans({"O", cells[-1]})
+        # A tag that only words with # have: it recurs, or the word is not the first of a sentence.
+        is_inside = number > 1 and bool(lines[number - 2].strip())
+        return not ("\t" in lines[number - 1] and (recurring[cells[-1]] > 1 or is_inside))
 
     return is_comment
 
@@ -370,13 +385,15 @@ def _of_index(groups):
     return (divided, True) if rises else (groups, False)
 
 
-def _check_not_numbers(path, groups, column):
+def _check_not_numbers(sentences):
     """Raises UserError if a column that was recognised as that of the words has only numbers."""
-    rows = [cells for group in groups for _, cells in group]
-    if len(rows) > 2 and all(len(cells) > 2 and cells[column].isdecimal() for cells in rows):
+    words = [word.text for word in sentences.words]
+    is_alone = any(len(cells) < 3 for cells in sentences.rows)
+    if len(words) > 2 and not is_alone and all(map(str.isdecimal, words)):
         raise UserError(
-            f"{path}: column {column} has only numbers, such as {rows[0][column]}, so it may not "
-            "hold the words: give --text_column, the number or the name of the column that does"
+            f"{sentences.path}: column {sentences.columns.word} has only numbers, such as "
+            f"{words[0]}, so it may not hold the words: give --text_column, the number or the name "
+            "of the column that does"
         )
 
 

@@ -289,12 +289,16 @@ def _read_table(path):
     return table
 
 
-def passages_of_table(path):
+def passages_of_table(path, with_answers=True):
     """Yields (file and line, passage) of each row of a table, which has one question.
 
     The columns have the names of `COLUMNS`. Options are a list in one column, or have a column
     each, as of `option_columns`. Answers may be numbers of options, from 0 if one of them is 0, or
     from 1, if they are not all texts of options.
+
+    Args:
+        path: str.
+        with_answers: bool, whether answers are read.
     """
     table, found = _read_table(path), []
     columns = option_columns(table.header)
@@ -306,13 +310,16 @@ def passages_of_table(path):
         }
         options = [cells.get(name, "") for name in columns]
         if named["options"]:
-            options = label_lists.items_of(named["options"])
+            try:
+                options = label_lists.items_of(named["options"])
+            except UserError as error:
+                raise UserError(f"{row.place}: {error}") from error
         while options and not options[-1]:  # the question has fewer than others
             options.pop()
         answer = named["answer"].strip()
         passage = {"id": cells.get("id") or str(number), "article": named["article"]}
         passage |= {"questions": [cells["question"]], "options": [options]}
-        is_known = answer not in ("", "-1")  # a stand-in in test files
+        is_known = with_answers and answer not in ("", "-1")  # stand-ins in test files
         found.append((row.place, passage | ({"answers": [answer]} if is_known else {})))
     letters = _letters_of_numbers(path, found)
     for place, passage in found:

@@ -20,7 +20,7 @@ _SAMPLE, _SAMPLE_LINES = 2**20, 200  # bytes and lines that tell the separator
 _CELL = re.compile(rb'("(?:[^"]|"")*+"|[^"\t\n]*+)(?:\t|\r?\n|\Z)')
 _TO_SPACES = str.maketrans("\t\r\n", "   ")
 _NUMBER = re.compile(r"[+-]?\d{1,1000}(\.\d{0,1000})?")
-_WHOLE = re.compile(r"(0|-?[1-9]\d*)\.0")
+_WHOLE = re.compile(r"\+?(0|-?[1-9]\d*)(\.0*)?")
 
 
 def order(name):
@@ -37,7 +37,8 @@ def spellings(labels, known=()):
     """Spellings of labels that mean another one: dict from str to the str to use.
 
     A whole number is the same with and without .0, since pandas writes 1 as 1.0 beside an empty
-    cell, and so are True and true. Others, such as the versions 3.1 and 3.10, are not.
+    cell, and with and without +; so are True and true. Others, such as the versions 3.1 and 3.10,
+    or 1 and 01, are not.
 
     Args:
         labels: iterable of str.
@@ -207,7 +208,7 @@ def _has_quoted_cells(content):
 
 
 def first_rows(path, columns, delimiter=None):
-    """The first two rows of a table: list of lists of str; no rows of JSON objects.
+    """The first rows of a table, of some lines: list of lists of str; no rows of JSON objects.
 
     Args:
         path: str.
@@ -217,15 +218,19 @@ def first_rows(path, columns, delimiter=None):
     Raises:
         UserError: the file cannot be read.
     """
-    lines = [*itertools.islice(unpacking.lines(path), _SAMPLE_LINES)]
-    content = b"".join(lines).removeprefix(codecs.BOM_UTF8)
+    lines = unpacking.lines(path)
+    content = b"".join(itertools.islice(lines, _SAMPLE_LINES)).removeprefix(codecs.BOM_UTF8)
+    for line in itertools.islice(lines, _SAMPLE_LINES):  # up to the end of a cell in quotes
+        if content.count(b'"') % 2 == 0:
+            break
+        content += line
     content = _without_comments(content.replace(b"\r\n", b"\n").replace(b"\r", b"\n"), columns)
     form = find_form(content.lstrip(b"\r\n"), path, columns, delimiter)
     if not form.separator:
         return []
     texts = content.decode(errors="replace").splitlines(keepends=True)[form.has_hint :]
     rows_ = ([cell.strip() for cell in row] for row in csv_rows(texts, form))
-    return [*itertools.islice(filter(any, rows_), 2)]
+    return [*filter(any, rows_)]
 
 
 def _without_comments(content, columns):
@@ -355,7 +360,7 @@ def read_columns(
         if not cells and keep_blank:
             cells = [""] * max(width, len(first))
         place = f"{path}, line {line}"
-        if quoted_tabs and has_header and [*map(str.strip, cells)] == first:
+        if quoted_tabs and has_header and len(first) > 1 and [*map(str.strip, cells)] == first:
             raise UserError(f"{place}: the names of the columns are repeated: remove this line")
         if quoted_tabs and any(map(str.strip, cells[len(first) :])):  # pandas refuses it too
             raise UserError(

@@ -299,6 +299,8 @@ def test_columns_of_the_training(content, flags, columns):
          ["a, b"] * 300 + ['a "x", b']),
         ("in.json", '{"data": [{"body": "a"}, {"body": 2}]}', {"text_column": "body"}, ["a", "2"]),
         ("in.json", '{"text": {"0": "a", "1": "b"}}', {}, ["a", "b"]),
+        ("in.json", '{"text": "a b", "entities": [{"s": 1}]}', {}, ["a b"]),
+        ("in.jsonl", '{"body": "a b", "of": [{"s": 1}]}', {"text_column": "body"}, ["a b"]),
         ("in.csv", "text\na\n\nb\n", {}, ["a", None, "b"]),
     ],
 )  # fmt: skip
@@ -307,10 +309,21 @@ def test_a_table_is_read_as_in_the_training(name, content, columns, texts, tmp_p
     path.write_bytes(content.encode())
     model = predict_examples.Model(("text",), (), ("label",), None, None, of_training=columns)
     found = predict_examples.of_table(str(path), model, {}, None, None)
-    if name.endswith("json"):
+    if "json" in name:
         lines = unpacking.lines(str(path))
         found = predict_examples.read(lines, str(path), model, num_peeked=200)
     assert [example and example[0]["text"] for example in found] == texts
+
+
+@pytest.mark.parametrize("content", ["text,id,label\na,7,x\n", '{"text": "a", "id": "7"}\n'])
+def test_other_columns_are_copied_if_the_training_named_the_inputs(content, tmp_path):
+    known = {"text_column": "text", "label_column": "label"}
+    model = predict_examples.Model(("text",), (), ("label",), None, None, of_training=known)
+    path = tmp_path / "in.txt"
+    path.write_text(content)
+    found = predict_examples.of_table(str(path), model, {}, None, None)
+    found = found or predict_examples.read([content.encode()], "in.txt", model)
+    assert [example[:2] for example in found] == [({"text": "a"}, {"id": "7"})]
 
 
 def test_words_are_read_from_the_columns_of_the_training(tmp_path):
@@ -399,6 +412,8 @@ def test_options_that_a_question_lacks():
         ("in.txt", "Anna X B-PER\nMeyer X I-PER\n\nlives X O\n", ["Anna Meyer", "lives"]),
         ("in.conll", "1\tAnna\n2\tMeyer\n\n1\tlives\n", ["Anna Meyer", "lives"]),
         ("in.txt", "Anna Meyer\nlives\n", None),
+        ("in.txt", "In other words , the sentence is long .\nIt goes on for a while .\n", None),
+        ("in.txt", "2019 was a good year .\n2020 was not .\n2021 was ok .\n", None),
         ("in.txt", "Anna\n", None),
         ("in.jsonl", '{"text": "Anna"}\n', None),
     ],

@@ -189,14 +189,19 @@ def test_words_of_conll_u(written):
         ("# comment\na O\n", [["a"]]),
         ("#tag\na\n# so it is\n", [["#tag", "a"]]),
         ("#tag B-LOC\na O\n", [["#tag", "a"]]),
-        ("#\t#\nis\tV\n# no label\n", [["#", "is"]]),
+        ("#a\t#\nis\tV\n\n#b\t#\n", [["#a", "is"], ["#b"]]),
+        ("is\tV\n#b\tT\n", [["is", "#b"]]),
+        ("#id\t1\nis\tV\n\n#id\t2\nit\tN\n", [["is"], ["it"]]),
+        ("#begin document\na O\nb B-PER\n#end document\n", [["a", "b"]]),
         ("# sent_id = 1\na b c O\n#newdoc id = 1\n", [["a"]]),
     ],
 )
 def test_comments_and_words_with_a_hash(written, text, words):
     corpus = ner.read(written(text), needs_labels=False)
     assert words_of(corpus) == words
-    assert corpus.comments == text.count("\n") - sum(map(len, words))
+    assert corpus.comments == len(text.split("\n")) - text.split("\n").count("") - sum(
+        map(len, words)
+    )
 
 
 @pytest.mark.parametrize(
@@ -284,6 +289,8 @@ def test_a_sentence_on_each_line(tmp_path, line):
         ("dev.csv", "sentence_id,word\n1,Anna\n1,in\n2,Ulm\n", ["Anna in", "Ulm"]),
         ("dev.conll", "1\tAnna\tB\n2\tin\tO\n1\tUlm\tB\n2\t.\tO\n", ["Anna in", "Ulm ."]),
         ("dev.conll", "Document O\nSentence O\n", ["Document Sentence"]),
+        ("dev.tsv", "token\tsent_start\ttag\nA\t1\tO\nB\t0\tO\n", ["A B"]),
+        ("dev.csv", "Document,O\nBob,B-P\nx,O\n", ["Document Bob x"]),
     ],
 )  # fmt: skip
 def test_what_divides_sentences(name, text, sentences, tmp_path):

@@ -447,6 +447,12 @@ def test_the_training_file_tells_the_form_of_labels(tmp_path):
         task = glue.tsv_task("text", None, "label", given, data_dir=str(tmp_path), multi_label=True)
         table = glue.read_rows(task, str(tmp_path), "dev")
         assert glue.labels_of(task, table.rows, str.strip) == expected
+    for train, cell in (("a|b", '["a", "b"]'), ("a", "a|b"), ("a;b", "a|b"), ('["a", "b"]', "a|b")):
+        (tmp_path / "train.tsv").write_text(f"text\tlabel\nt\t{train}\nu\tb\n")
+        (tmp_path / "dev.tsv").write_text(f"text\tlabel\nt\t{cell}\n")
+        task = glue.tsv_task("text", None, "label", "ab", data_dir=str(tmp_path), multi_label=True)
+        rows = glue.read_rows(task, str(tmp_path), "dev").rows
+        assert glue.labels_of(task, rows, str.strip) == [["a", "b"]], train
     write(tmp_path, "train.tsv", "text\tlabel", "a\tx", "b\ty", "c\tx/y")
     write(tmp_path, "dev.tsv", "text\tlabel", "a\ty/x")
     task = glue.tsv_task("text", None, "label", data_dir=str(tmp_path), multi_label=True)
@@ -461,6 +467,10 @@ def test_the_training_file_tells_the_form_of_labels(tmp_path):
         (['["\\ud83d\\ude00 joy"]', "[]"], [["\U0001f600 joy"], []]),
         (['["a", "b"]', "nan", "c", '["c"]', "set()"], [["a", "b"], [], ["c"], ["c"], []]),
         (["[true, false]", "[false, false]"], [["0"], []]),
+        (["[1. 0. 1.]", "[0. 0. 1.]"], [["0", "2"], ["2"]]),
+        (["[np.int64(3), np.int64(5)]"], [["3", "5"]]),
+        (["[it's, b]"], [["it's", "b"]]),
+        (["(none)", "(none)", "a|b"], [["(none)"], ["(none)"], ["a", "b"]]),
     ],
 )
 def test_lists_of_json(cells, labels):
@@ -641,6 +651,8 @@ def test_an_ensemble_has_the_scale_of_its_models(tmp_path):
         (["text,label", "a,x", "b,y", "c,x"], ["text,label", "d,x"], ["d"]),
         (["a,x", "b,y", "a,x"], ["a,x", "b,y"], ["a", "b"]),  # the same data
         (["a,x", "b,y", "a,x"], ["c", "d"], ["c", "d"]),
+        (["a,x", "b,y", "c,x"], ["a,x", "c,x"], ["a", "c"]),  # every other row
+        (["yes,y", "no,x", "well,y"], ["yes", "perhaps"], ["yes", "perhaps"]),
     ],
 )
 def test_a_header_that_the_files_share(train, test, texts, tmp_path):
@@ -662,8 +674,8 @@ def test_names_that_are_repeated(tmp_path):
     ("labels", "kept"),
     [
         (["3.1", "3.10", "3.2"], ["3.1", "3.10", "3.2"]), (["01", "1"], ["01", "1"]),
-        (["+1", "1"], ["+1", "1"]), (["1", "1.0", "-1.0", "-1"], ["1", "1", "-1", "-1"]),
-        (["true", "True"], ["True", "True"]), (["1.00", "1"], ["1.00", "1"]),
+        (["+1", "1"], ["1", "1"]), (["1", "1.0", "-1.0", "-1"], ["1", "1", "-1", "-1"]),
+        (["true", "True"], ["True", "True"]), (["1.00", "1"], ["1", "1"]),
     ],
 )  # fmt: skip
 def test_spellings_of_one_label(labels, kept):

@@ -125,7 +125,7 @@ def _with_list(qa, where):
     if not isinstance(qa, dict):
         raise UserError(f"{where}: a question must be a JSON object. Received: {reprlib.repr(qa)}")
     answers = qa.get("answers", qa.get("answer"))
-    if isinstance(answers, str) and "answer_start" in qa:
+    if isinstance(answers, str) and isinstance(qa.get("answer_start"), int):
         answers = [{"text": answers, "answer_start": qa["answer_start"]}]
     elif isinstance(answers, str) or (
         isinstance(answers, dict)
