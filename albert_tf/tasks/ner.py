@@ -194,22 +194,7 @@ def read_words(path, columns=RECOGNISED, labels=(), header=()):
     lines, places, columns, is_table = _lines(path, columns)
     rows = [(n, columns_of(line)) for n, line in enumerate(lines, start=1)]
     rows = [(n, _is_word(cells) and cells) for n, cells in rows]
-    first = next((place for place, (_, cells) in enumerate(rows) if cells), None)
-    names = [cell.strip() for cell in rows[first][1]] if first is not None else []
-    is_csv = path.endswith(".csv")
-    widths = {len(cells) for _, cells in rows if cells and not cells[0].startswith("#")}
-    is_even = is_csv or len(widths) == 1 or (names and "\t" in lines[rows[first][0] - 1])
-    if columns == RECOGNISED and is_even:
-        columns = _named_in(names, header)
-    has_header = any(isinstance(column, str) for column in columns)
-    divides = []
-    if has_header:
-        columns = _numbers(columns, names, path)
-        divides = [n for n, name in enumerate(names) if _DIVIDES.fullmatch(name)]
-        lines[rows[first][0] - 1] = ""
-        del rows[first]
-    elif is_csv:
-        divides = [n for n, cell in enumerate(names) if _NUMBERED.fullmatch(cell)]
+    columns, names, divides = _read_header(path, lines, rows, columns, header)
     is_comment = _comments(lines, [row for row in rows if row[1]], labels)
     kept = [row for row in rows if is_table or not (row[1] and is_comment(*row))]
     left_out = len(rows) - len(kept)
@@ -225,8 +210,7 @@ def read_words(path, columns=RECOGNISED, labels=(), header=()):
     sentences = (
         [_word(n, cells, columns, places[n - 1]) for n, cells in group] for group in groups
     )
-    sentences = filter(None, sentences)
-    found = Sentences(sentences, path, lines, left_out, columns, names if has_header else [])
+    found = Sentences(filter(None, sentences), path, lines, left_out, columns, names)
     if not found:
         raise UserError(f"{path} holds no word; a line is a word and its label")
     return found
@@ -281,6 +265,37 @@ def _of_objects(table, columns):
         for cells in zip(*lists, strict=True):
             yield row.place, [str(cell) for cell in cells]
         yield row.place, ()
+
+
+def _read_header(path, lines, rows, columns, known):
+    """Reads the first line of a file that names the columns, and makes it blank.
+
+    Args:
+        path: str.
+        lines: list of str, without the header afterwards.
+        rows: list of (number of the line, its columns or False), likewise.
+        columns: Columns.
+        known: sequence of str, the header of the training file.
+
+    Returns:
+        (Columns by number; list of str, the names, empty without a header; list of int, columns
+        that divide sentences).
+    """
+    first = next((place for place, (_, cells) in enumerate(rows) if cells), None)
+    if first is None:
+        return columns, [], []
+    number, cells = rows[first]
+    names = [cell.strip() for cell in cells]
+    widths = {len(cells) for _, cells in rows if cells and not cells[0].startswith("#")}
+    is_csv = path.endswith(".csv")
+    if columns == RECOGNISED and (is_csv or len(widths) == 1 or "\t" in lines[number - 1]):
+        columns = _named_in(names, known)
+    if any(isinstance(column, str) for column in columns):
+        lines[number - 1] = ""
+        del rows[first]
+        divides = [n for n, name in enumerate(names) if _DIVIDES.fullmatch(name)]
+        return _numbers(columns, names, path), names, divides
+    return columns, [], [n for n, c in enumerate(names) if is_csv and _NUMBERED.fullmatch(c)]
 
 
 def _divided(rows, columns):
