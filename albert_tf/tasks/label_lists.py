@@ -97,10 +97,8 @@ def _is_list(cell):
 def _lists(cells, separator):
     """The parts of each cell: list of lists of str."""
     if separator == _LIST:
-        return [
-            items_of(cell) if cell not in _EMPTY and _is_list(cell) else [cell][cell in _EMPTY :]
-            for cell in cells
-        ]
+        filled = ("" if cell in _EMPTY else cell for cell in cells)
+        return [(items_of(cell) if _is_list(cell) else [cell]) if cell else [] for cell in filled]
     parts = [cell.split(separator) if separator else [cell] for cell in cells]
     return [[*map(str.strip, items)] if any(items) else [] for items in parts]
 

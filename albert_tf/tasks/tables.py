@@ -228,8 +228,8 @@ def first_rows(path, columns, delimiter=None):
     form = find_form(content.lstrip(b"\r\n"), path, columns, delimiter)
     if not form.separator:
         return []
-    texts = content.decode(errors="replace").splitlines(keepends=True)[form.has_hint :]
-    rows_ = ([cell.strip() for cell in row] for row in csv_rows(texts, form))
+    texts = [f"{line}\n" for line in content.decode(errors="replace").split("\n")]
+    rows_ = ([cell.strip() for cell in row] for row in csv_rows(texts[form.has_hint :], form))
     return [*filter(any, rows_)]
 
 

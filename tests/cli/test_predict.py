@@ -295,6 +295,7 @@ def test_columns_of_the_training(content, flags, columns):
         ("in.csv", "text,n\ra,x\rb,y\r", {}, ["a", "b"]),
         ("in.csv", "text ,x,x\na,1,2\n", {"text_column": "text"}, ["a"]),
         ("in.tsv", "text\tn\n{a\t1\n[b\t2\n", {}, ["{a", "[b"]),
+        ("in.csv", "n,text\n1,a\u2028b\n2,c\n", {}, ["a\u2028b", "c"]),
         ("in.tsv", "text\tn\n" + "a, b\t1\n" * 300 + '"a ""x"", b"\t2\n', {},
          ["a, b"] * 300 + ['a "x", b']),
         ("in.json", '{"data": [{"body": "a"}, {"body": 2}]}', {"text_column": "body"}, ["a", "2"]),
