@@ -459,9 +459,19 @@ def test_questions_in_a_file_like_that_of_a_training(tmp_path):
     assert found[:2] == ({"question": "Who?", "context": "It."}, {"id": "7"})
     path.write_text('{"question": "Who?", "context": "It."}')
     assert predict_examples.questions(str(path), model) is None
-    path.write_text('{"question": "Who?", "context": "It.", "answer": "It"}\n')
-    (found,) = predict_examples.questions(str(path), model)
-    assert found[0] == {"question": "Who?", "context": "It."}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        '{"question": "Who?", "context": "It.", "answer": "It", "id": "7"}\n\n',
+        "question\tcontext\tanswer\tid\nWho?\tIt.\tIt\t7\n\n",
+    ],
+)
+def test_a_gold_answer_is_not_copied(content):
+    model = predict_examples.Model(("question", "context"), (), ("answer",), None, None)
+    first, blank = predict_examples.read(content.encode().splitlines(True), "in", model)
+    assert first[:2] == ({"question": "Who?", "context": "It."}, {"id": "7"}) and blank is None
 
 
 @pytest.mark.parametrize(
