@@ -77,6 +77,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if content is None:
             self.send_error(404)
             return
+        cut = len(content)
+        if server.cuts:  # before the answer begins: the next question may follow at once
+            cut, *server.cuts = server.cuts
         if server.takes_ranges and self.headers.get("Range"):
             start = int(self.headers["Range"].removeprefix("bytes=").rstrip("-"))
             start += server.is_shifted
@@ -89,11 +92,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         for name, value in server.headers.items():
             self.send_header(name, value)
         self.end_headers()
-        end = len(content)
-        if server.cuts:
-            cut, *server.cuts = server.cuts
-            end = min(end, start + cut)
-        self.wfile.write(content[start:end])
+        self.wfile.write(content[start : start + cut])
         self.close_connection = True
 
 
