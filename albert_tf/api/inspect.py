@@ -154,16 +154,15 @@ def changes_by_layers(path, texts):
         layer, and `angle`, the mean angle between them in degrees.
     """
     loaded, changes = load(path), []
-    bar = progress.bar("reading", len(texts), " texts")
-    for text in texts:
-        states = states_of_layers(loaded, text)
-        bar.update(1)
-        before, after = states[:-1], states[1:]  # [L, T, H]
-        lengths = np.linalg.norm(states, axis=2)
-        cosine = (before * after).sum(axis=2) / (lengths[:-1] * lengths[1:])
-        angle = np.degrees(np.arccos(np.clip(cosine, -1, 1)))
-        changes.append([np.linalg.norm(after - before, axis=2), angle])
-    bar.close()
+    with progress.bar("reading", len(texts), " texts") as bar:
+        for text in texts:
+            states = states_of_layers(loaded, text)
+            before, after = states[:-1], states[1:]  # [L, T, H]
+            lengths = np.linalg.norm(states, axis=2)
+            cosine = (before * after).sum(axis=2) / (lengths[:-1] * lengths[1:])
+            angle = np.degrees(np.arccos(np.clip(cosine, -1, 1)))
+            changes.append([np.linalg.norm(after - before, axis=2), angle])
+            bar.update(1)
     distance, angle = np.concatenate(changes, axis=2).mean(axis=2).tolist()
     return {"distance": distance, "angle": angle}
 

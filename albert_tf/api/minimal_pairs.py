@@ -183,7 +183,7 @@ def measure(predict, paradigms, pieces, method, results=None, save=None):
     """Compares the scores of the sentences of each pair.
 
     Args:
-        predict: loop.Predictor of `scoring.log_probs`.
+        predict: training.steps.Predictor of `scoring.log_probs`.
         paradigms: list of Paradigm.
         pieces: list with the scoring.Pieces of each paradigm.
         method: str, of options.SCORE_METHODS.

@@ -174,9 +174,10 @@ def of_table(path, model, columns, header, delimiter):
     for source in [{}] if "text" in given else [known, usual]:
         wanted = source | given
         names = {column for column in wanted.values() if isinstance(column, str)}
+        if not names or "text" not in wanted or header is False:
+            continue
         rows = tables.first_rows(path, [*wanted.values()], separator)
-        is_there = rows and names <= {*rows[0]} and header is not False
-        if names and "text" in wanted and is_there:
+        if rows and names <= {*rows[0]}:
             break
     else:
         return None

@@ -70,14 +70,7 @@ def _run(directory, function, inputs, examples):
     Raises:
         UserError: the export cannot be run, or gives NaN.
     """
-    words = [word for row in examples for word in row["text"]] if _are_lists(examples) else []
-    if wrong := next((word for word in words if len(word.split()) != 1), None):
-        raise UserError(
-            f"{directory} takes words with spaces between them, and {wrong!r} is no such word: "
-            "give --model, the directory of the training"
-        )
-    if words:
-        examples = [row | {"text": " ".join(row["text"])} for row in examples]
+    examples = [_with_text(row, directory) for row in examples]
     batch = {name: tf.constant([example[name] for example in examples]) for name in inputs}
     try:
         found = {name: values.numpy() for name, values in function(**batch).items()}
@@ -92,9 +85,17 @@ def _run(directory, function, inputs, examples):
         yield {name: values[row] if values.ndim else values for name, values in found.items()}
 
 
-def _are_lists(examples):
-    """Whether texts are lists of words."""
-    return any(isinstance(row.get("text"), list) for row in examples)
+def _with_text(example, directory):
+    """An example whose text may be a list of words, with a str in its place."""
+    words = example.get("text")
+    if not isinstance(words, list):
+        return example
+    if wrong := next((word for word in words if len(word.split()) != 1), None):
+        raise UserError(
+            f"{directory} takes words with spaces between them, and {wrong!r} is no such word: "
+            "give --model, the directory of the training"
+        )
+    return example | {"text": " ".join(words)}
 
 
 def read_labels(path, count):

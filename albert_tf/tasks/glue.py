@@ -712,20 +712,22 @@ def _several_labels(task, rows, cells):
 
     They have the form of the training file or, where some are unknown then, a form of their own.
     """
-    results = []
-    for form in dict.fromkeys([task.label_form, label_lists.find_form(cells, task.labels)]):
-        try:
-            if form:
-                results.append(_respelled(task, label_lists.split(cells, form, task.labels)))
-        except UserError as error:
-            results.append(error)
+    path, found, error = rows[0].place.rpartition(",")[0], None, None
+    for own in (False, True):
+        form = label_lists.find_form(cells, task.labels) if own else task.label_form
+        if not form:
             continue
-        if results and {label for labels in results[-1] for label in labels} <= {*task.labels}:
-            return results[-1]
-    found = next((each for each in results if isinstance(each, list)), None)
+        try:
+            labels = _respelled(task, label_lists.split(cells, form, task.labels))
+        except UserError as caught:
+            error = error or caught
+            continue
+        are_known = {label for each in labels for label in each} <= {*task.labels}
+        if are_known or not task.labels:  # without labels, this is the training file
+            return labels
+        found = labels if found is None else found
     if found is None:
-        path = rows[0].place.rpartition(",")[0]
-        raise UserError(f"{path}: {results[0]}") from results[0]
+        raise UserError(f"{path}: {error}") from error
     return found
 
 

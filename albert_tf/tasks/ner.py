@@ -460,12 +460,11 @@ def find_labels(data_dir, given=None, columns=RECOGNISED):
     remedy = "check --data_dir, or give the model's labels in the order of its training as --labels"
     path = input_file(data_dir, "train", remedy)
     sentences = read(path, columns=columns)
-    found = {word.label for word in sentences.words}
+    found = collections.Counter(word.label for word in sentences.words)
     if columns.label is None:
-        _check_last_column(sentences, found)
-    counts = collections.Counter(word.label for word in sentences.words)
+        _check_last_column(sentences, {*found})
     first = sentences.words[0]
-    if not sentences.header and counts[first.label] == 1 and counts.total() > _FEW:
+    if not sentences.header and found[first.label] == 1 and found.total() > _FEW:
         print(
             f"Warning: {first.place}: the label {first.label!r} occurs only here. If this line has "
             "the names of the columns, give --text_column and --label_column by name"
@@ -514,14 +513,12 @@ def with_labels(sentences, labels):
         str: word and label with a tab between them, and a blank line between sentences; other lines
         are as they were, or blank.
     """
-    lines, labels = [line.strip() for line in sentences.lines], iter(labels)
-    last = 0
-    for words in sentences:
-        if words[0].line == last + 1 > 1:  # no blank line divides these sentences
-            lines[last - 1] += "\n"
-        for word in words:
-            lines[word.line - 1] = f"{word.text}\t{next(labels)}"
-        last = words[-1].line
+    lines = [line.strip() for line in sentences.lines]
+    for word, label in zip(sentences.words, labels, strict=True):
+        lines[word.line - 1] = f"{word.text}\t{label}"
+    for before, after in itertools.pairwise(sentences):
+        if after[0].line == before[-1].line + 1:  # no blank line divides them
+            lines[before[-1].line - 1] += "\n"
     return "\n".join(lines) + "\n"
 
 

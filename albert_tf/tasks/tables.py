@@ -224,13 +224,20 @@ def first_rows(path, columns, delimiter=None):
         if content.count(b'"') % 2 == 0:
             break
         content += line
-    content = _without_comments(content.replace(b"\r\n", b"\n").replace(b"\r", b"\n"), columns)
-    form = find_form(content.lstrip(b"\r\n"), path, columns, delimiter)
+    form, content = _prepared(content, path, columns, delimiter)
     if not form.separator:
         return []
     texts = [f"{line}\n" for line in content.decode(errors="replace").split("\n")]
     rows_ = ([cell.strip() for cell in row] for row in csv_rows(texts[form.has_hint :], form))
     return [*filter(any, rows_)]
+
+
+def _prepared(content, path, columns, delimiter, quoted_tabs=True):
+    """The Form of a file, and its content with line feeds and without comments."""
+    if b"\n" not in content:  # lines of old spreadsheets end in a carriage return
+        content = content.replace(b"\r", b"\n")
+    content = _without_comments(content, columns)
+    return find_form(content.lstrip(b"\r\n"), path, columns, delimiter, quoted_tabs), content
 
 
 def _without_comments(content, columns):
@@ -330,12 +337,9 @@ def read_columns(
             first line.
     """
     content = unpacking.read(path)
-    if b"\n" not in content:  # lines of old spreadsheets end in a carriage return
-        content = content.replace(b"\r", b"\n")
     if not content.strip():
         raise UserError(f"{path} is empty; it needs one example per line")
-    content = _without_comments(content, columns)
-    form = find_form(content.lstrip(b"\r\n"), path, columns, delimiter, quoted_tabs)
+    form, content = _prepared(content, path, columns, delimiter, quoted_tabs)
     lines = [line + b"\n" for line in content.removesuffix(b"\n").split(b"\n")]
     if form.separator:
         table = list(rows(lines, path, form))

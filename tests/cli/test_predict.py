@@ -606,6 +606,13 @@ def test_labels_that_are_not_the_models(content, message, copied, run):
     with_line(copied, run, message)
 
 
+def test_texts_and_lists_of_words_in_a_batch():
+    rows = [{"text": "a b"}, {"text": ["a", "b"]}]
+    assert [predict_exports._with_text(row, "export") for row in rows] == rows[:1] * 2
+    with refuses("export ... 'a b' ... --model"):
+        predict_exports._with_text({"text": ["a b"]}, "export")
+
+
 def test_class_names_may_hold_any_character(tmp_path):
     path = tmp_path / "labels.txt"
     path.write_text("sehr gut\nä\u2028b\n", encoding="utf-8")

@@ -15,11 +15,6 @@ from albert_tf.text.tokenization import WORD_START
 
 BLOCK_ROWS = 1024  # of a table of characters, in memory at once
 UNLINKED = -1  # in arrays of positions: no counterpart
-# Marks: combining ones, of half-width kana, and the vowels and finals of decomposed Hangul.
-_MARKS = "".join(
-    char for char in map(chr, range(sys.maxunicode + 1)) if unicodedata.combining(char)
-)
-_CLUSTER = re.compile(f".[{re.escape(_MARKS)}\uff9e\uff9f\u1160-\u11ff]*", re.DOTALL)
 
 
 class Paragraph(NamedTuple):
@@ -132,11 +127,18 @@ def composed_characters(text, clean_up):
     This is what SentencePiece makes of decomposed text; the marks give none then.
     """
     found = []
-    for match in _CLUSTER.finditer(text):
+    for match in _cluster().finditer(text):
         char = unicodedata.normalize("NFKC", clean_up(match[0], remove_space=False))
         chars = [*char] if len(char) <= len(match[0]) else [char]
         found += chars + [""] * (len(match[0]) - len(chars))
     return found
+
+
+@functools.cache
+def _cluster():
+    """Pattern of a character with its marks: combining ones, of half-width kana, and of Hangul."""
+    marks = "".join(filter(unicodedata.combining, map(chr, range(sys.maxunicode + 1))))
+    return re.compile(f".[{re.escape(marks)}\uff9e\uff9f\u1160-\u11ff]*", re.DOTALL)
 
 
 def link_characters(characters, joined):
