@@ -26,7 +26,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
-import peers
+import processes
 import tensorflow as tf
 import train_step
 
@@ -89,50 +89,33 @@ def buffered_batches(paths, schema, batch_size):
     return batches.prefetch(tf.data.AUTOTUNE)
 
 
-@contextlib.contextmanager
-def training_step(args):
-    """A function that makes a training step of ALBERT-base in a process of its own.
-
-    It returns the seconds of the clock, and those that all threads have computed.
-    """
-    case = {"size": "base", "length": args.max_seq_length, "predictions": PREDICTIONS}
-    case |= {"batch": args.train_batch_size, "dtype": args.dtype}
-    worker = train_step.Worker("ours", train_step.CASE | case)
-
-    def step():
-        worker.step()
-        return np.array([worker.reports[-1][key] for key in ("seconds", "cpu")])
-
-    yield step
-    worker.end()
-
-
-def rates(sources, args, step=None):
+def rates(sources, args, worker=None):
     """Sequences per second of the clock and of processor time, of each source and of training.
 
     Args:
         sources: dict from name to tf.data.Dataset.
         args: of the command line.
-        step: callable or None, of `training_step`.
+        worker: processes.Asked that does steps, or None.
     """
     totals = {name: np.zeros(2) for name in sources}
-    steps = []
+    reports = []
     for _ in range(args.turns):
-        steps += [step() for _ in range(args.train_steps)] if step else []
+        reports += [worker.ask() for _ in range(args.train_steps)] if worker else []
         for name, source in sources.items():
             # Made again: one that waits for its turn would read ahead meanwhile.
             iterator = iter(source)
             for _ in range(WARM_UP):
                 next(iterator)
-            start = peers.clocks()
+            start = processes.clocks()
             for _ in range(args.batches):
                 next(iterator)
-            totals[name] += peers.clocks() - start
+            totals[name] += processes.clocks() - start
             del iterator
     sequences = args.turns * args.batches * args.batch_size
     found = {name: sequences / seconds for name, seconds in totals.items()}
-    if steps:
-        found[TRAINING] = len(steps) * args.train_batch_size / np.sum(steps, axis=0)
+    if reports:
+        seconds = [sum(report[key] for report in reports) for key in ("seconds", "cpu")]
+        found[TRAINING] = len(reports) * args.train_batch_size / np.array(seconds)
     return found
 
 
@@ -195,8 +178,13 @@ def main():
                 files, unmasked, args.batch_size, masking=masking, **options
             ),
         }
-        with training_step(args) if args.train_steps else contextlib.nullcontext() as step:
-            show(rates(sources, args, step))
+        case = {"size": "base", "length": args.max_seq_length, "predictions": PREDICTIONS}
+        case |= {"batch": args.train_batch_size, "dtype": args.dtype}
+        training = contextlib.nullcontext()
+        if args.train_steps:
+            training = train_step.start("ours", train_step.CASE | case)
+        with training as worker:
+            show(rates(sources, args, worker))
 
 
 if __name__ == "__main__":

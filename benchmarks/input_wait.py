@@ -26,7 +26,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
-import peers
+import processes
 import tensorflow as tf
 import train_step
 
@@ -114,9 +114,9 @@ def measure(args, size, batch_size):
                 step(iterator, 1).numpy()
             waited_before = step.waited.numpy()
             for _ in range(args.steps):
-                start = peers.clocks()
+                start = processes.clocks()
                 step(iterator, 1).numpy()
-                times[name].append(peers.clocks() - start)
+                times[name].append(processes.clocks() - start)
             waited[name] += step.waited.numpy() - waited_before
     medians = {name: np.median(pairs, axis=0) for name, pairs in times.items()}
     memory = next(iter(medians.values()))

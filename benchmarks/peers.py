@@ -1,43 +1,42 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training steps of other libraries, for train_step.py, which starts this file as a process.
 
-It needs nothing of this project, so it runs in an environment of its own (--peer_python) with the
-library to measure: transformers on PyTorch, or keras-hub on TensorFlow.
+It needs nothing of this project but processes.py, so it runs in an environment of its own
+(--peer_python) with the library to measure: transformers on PyTorch, or keras-hub on TensorFlow.
 """
 
 import json
 import os
 import resource
 import sys
-import time
 
 import numpy as np
+import processes
 
 PREDICTIONS, WEIGHT_DECAY = "masked_lm_ids", 0.01
 
 
-def clocks():
-    """Seconds of the wall and of this process on all cores together."""
-    return np.array([time.perf_counter(), time.process_time()])
-
-
 def serve(who, prepare):
-    """Prepares a step, then does one for each line of the standard input, and reports it.
+    """Prepares a step, then does one for each question of an `Asked`, and reports it.
 
     Args:
         who: str, "products" if a step returns its own times.
         prepare: callable without arguments that returns the step.
     """
-    start = time.perf_counter()
-    step = prepare()
-    step()
-    print(json.dumps({"start": time.perf_counter() - start}), flush=True)
-    for _ in sys.stdin:
-        before = clocks()
-        result = step()
-        seconds, cpu = result if who == "products" else (clocks() - before).tolist()
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        print(json.dumps({"seconds": seconds, "cpu": cpu, "peak": peak}), flush=True)
+
+    def prepare_reports():
+        step = prepare()
+        step()
+
+        def report(_):
+            times, result = processes.timed(step)
+            seconds, cpu = result if who == "products" else times.tolist()
+            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+            return {"seconds": seconds, "cpu": cpu, "peak": peak}
+
+        return report
+
+    processes.serve(prepare_reports)
 
 
 def random_features(case):

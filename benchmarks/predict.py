@@ -10,14 +10,16 @@ python benchmarks/predict.py --spm_model_file=30k-clean.model --input_file=SST-2
 """
 
 import argparse
+import contextlib
 import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
+
+import processes
 
 ROOT = Path(__file__).resolve().parents[1]
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -134,16 +136,15 @@ KINDS = {function.__name__: function for function in (load, export, transformers
 
 def serve(who, directory, dtype):
     """Answers the name of a case with the seconds that its prediction takes."""
-    if who in ("load", "export"):
-        sys.path.insert(0, str(ROOT))
-    predict = KINDS[who](directory, dtype)
-    cases = json.loads(Path(directory, "cases.json").read_text())
-    print("ready", flush=True)
-    for line in sys.stdin:
-        texts, rows = cases[line.strip()]
-        start = time.perf_counter()
-        predict(texts, rows)
-        print(time.perf_counter() - start, flush=True)
+
+    def prepare_seconds():
+        if who in ("load", "export"):
+            sys.path.insert(0, str(ROOT))
+        predict = KINDS[who](directory, dtype)
+        cases = json.loads(Path(directory, "cases.json").read_text())
+        return lambda case: processes.timed(predict, *cases[case])[0][0]
+
+    processes.serve(prepare_seconds)
 
 
 def prepare(directory, spm_model_file, input_file, names):
@@ -196,27 +197,13 @@ def command_of(args, who, directory, dtype, first=False):
 def measure(args, directory, dtype, who, cases):
     """Rows of the table: shortest seconds of each case by implementation."""
     who = [name for name in who if dtype == "fp32" or name != "export"]  # exports are in float32
-    processes = {
-        name: subprocess.Popen(
-            command_of(args, name, directory, dtype), stdin=-1, stdout=-1, text=True
-        )
-        for name in who
-    }
     best = {}
-    for process in processes.values():
-        lines = iter(process.stdout.readline, "")
-        if not any(line.strip() == "ready" for line in lines):
-            raise SystemExit(f"a process ended early: {' '.join(process.args)}")
-    for case in cases:
-        seconds = {name: [] for name in who}
-        for _ in range(args.rounds + 1):  # the first traces
-            for name, process in processes.items():
-                process.stdin.write(f"{case}\n")
-                process.stdin.flush()
-                seconds[name].append(float(process.stdout.readline()))
-        best[case] = {name: min(found[1:]) for name, found in seconds.items()}
-    for process in processes.values():
-        process.communicate()
+    with contextlib.ExitStack() as stack:
+        commands = [command_of(args, name, directory, dtype) for name in who]
+        asked = [stack.enter_context(processes.Asked(command)) for command in commands]
+        for case in cases:  # the first turn traces
+            turns = [[each.ask(case) for each in asked] for _ in range(args.rounds + 1)]
+            best[case] = dict(zip(who, map(min, zip(*turns[1:], strict=True)), strict=True))
     return best
 
 
@@ -225,15 +212,11 @@ def first_answers(args, directory, who):
     found = {name: [] for name in who}
     for _ in range(args.rounds):
         for name in who:
-            start = time.perf_counter()
-            subprocess.run(
-                command_of(args, name, directory, "fp32", first=True),
-                input="1 x 32\n",
-                text=True,
-                capture_output=True,
-                check=True,
+            command = command_of(args, name, directory, "fp32", first=True)
+            (seconds, _), _ = processes.timed(
+                subprocess.run, command, input=b'"1 x 32"', capture_output=True, check=True
             )
-            found[name].append(time.perf_counter() - start)
+            found[name].append(seconds)
     return {name: min(seconds) for name, seconds in found.items()}
 
 

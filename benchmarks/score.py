@@ -10,25 +10,14 @@ python benchmarks/score.py --model=albert_base --hf_directory=albert_hf --input_
 """
 
 import argparse
-import json
-import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
+import processes
 
 TOKENS_PER_BATCH = 4096
 PEERS = ("transformers", "transformers, masked places only")
-
-
-def our_score(args):
-    """A function that scores texts with this library: texts -> list of float."""
-    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-    import albert_tf
-
-    loaded = albert_tf.load(args.model)
-    return lambda texts: [score["log_prob"] for score in loaded.score(texts, method="original")]
 
 
 def their_score(directory, masked_only):
@@ -67,16 +56,19 @@ def their_score(directory, masked_only):
     return score
 
 
-def serve(args):
-    """Runs in the other process: answers each line of rows with seconds and scores."""
-    both = [their_score(args.hf_directory, masked_only) for masked_only in (False, True)]
-    for line in sys.stdin:
-        content, answers = json.loads(line), []
-        for score in both:
-            start = time.perf_counter()
-            scores = score(content)
-            answers.append((time.perf_counter() - start, scores))
-        print(json.dumps(answers), flush=True)
+def serve(directory):
+    """Runs in the other process: answers rows with seconds and scores of each of PEERS."""
+
+    def prepare_scores():
+        both = [their_score(directory, masked_only) for masked_only in (False, True)]
+
+        def answer(rows):
+            found = [processes.timed(score, rows) for score in both]
+            return [(seconds, scores) for (seconds, _), scores in found]
+
+        return answer
+
+    processes.serve(prepare_scores)
 
 
 def main():
@@ -91,32 +83,27 @@ def main():
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.serve:
-        serve(args)
+        serve(args.hf_directory)
         return
     lines = Path(args.input_file).read_text(encoding="utf-8").splitlines()
     texts = [line for line in lines if line.strip()][: args.num_texts]
-    score = our_score(args)
-    import albert_tf
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+    import albert_tf  # here, since the Python of the other process may lack it
 
-    tokenizer = albert_tf.load(args.model).tokenizer
-    special = tokenizer.special_ids()
-    rows = [[special.cls, *tokenizer.encode_ids(text), special.sep] for text in texts]
+    loaded = albert_tf.load(args.model)
+    special = loaded.tokenizer.special_ids()
+    rows = [[special.cls, *loaded.tokenizer.encode_ids(text), special.sep] for text in texts]
     positions = sum(map(len, rows)) - 2 * len(rows)
     command = [args.peer_python, __file__, "--serve", f"--hf_directory={args.hf_directory}"]
     difference, times = 0.0, {"albert_tf": [], **{peer: [] for peer in PEERS}}
-    with subprocess.Popen(command, stdin=-1, stdout=-1, text=True) as process:
+    with processes.Asked(command) as process:
         for _ in range(args.rounds + 1):  # the first round traces and warms up
-            start = time.perf_counter()
-            scores = score(texts)
-            times["albert_tf"].append(time.perf_counter() - start)
-            process.stdin.write(f"{json.dumps(rows)}\n")
-            process.stdin.flush()
-            for peer, (seconds, others) in zip(
-                PEERS, json.loads(process.stdout.readline()), strict=True
-            ):
+            (seconds, _), scores = processes.timed(loaded.score, texts, method="original")
+            times["albert_tf"].append(seconds)
+            scores = [score["log_prob"] for score in scores]
+            for peer, (seconds, others) in zip(PEERS, process.ask(rows), strict=True):
                 times[peer].append(seconds)
                 difference = max(difference, np.abs(np.subtract(scores, others)).max())
-        process.stdin.close()
     print(f"{len(texts)} texts, {positions} masked positions; largest difference {difference:.1e}")
     print("| who | seconds | positions per second | ratio |\n| --- | --- | --- | --- |")
     ours = min(times["albert_tf"][1:])

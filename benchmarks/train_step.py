@@ -10,9 +10,9 @@ python benchmarks/train_step.py --sizes=base --lengths=128 --batch_sizes=8 --dty
 """
 
 import argparse
+import contextlib
 import itertools
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
 import peers
+import processes
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
@@ -195,9 +196,8 @@ def products_step(case):
     def step():
         totals = np.zeros(2)
         for count, *args in todo:
-            before = peers.clocks()
-            product(*args)
-            totals += count * (peers.clocks() - before)
+            times, _ = processes.timed(product, *args)
+            totals += count * times
         return totals.tolist()
 
     return step
@@ -229,72 +229,45 @@ def work(who, case):
 # --- The process that asks ------------------------------------------------------------------------
 
 
-class Worker:
-    """A process that does steps on request."""
-
-    def __init__(self, who, case):
-        command = [sys.executable, __file__, "--worker", who]
-        if who in peers.STEPS:
-            case = case | {"config": config_of(case).to_dict()}
-            command = [case["peer_python"], peers.__file__, who]
-        command.append(json.dumps(case))
-        environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
-        self._process = subprocess.Popen(
-            command, env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
-        self.who, self.optimizer, self.reports = who, case["optimizer"], []
-        self.start = self._read()["start"]
-
-    def _read(self):
-        line = self._process.stdout.readline()
-        if not line:
-            raise RuntimeError(f"{self.who} ended with exit code {self._process.wait()}")
-        return json.loads(line)
-
-    def step(self):
-        self._process.stdin.write("\n")
-        self._process.stdin.flush()
-        self.reports.append(self._read())
-
-    def best(self, key):
-        return min(report[key] for report in self.reports)
-
-    def end(self):
-        self._process.stdin.close()
-        self._process.wait()
+def start(who, case):
+    """The process of one of WORKERS or of `peers.STEPS`: an Asked that does steps."""
+    command = [sys.executable, __file__, "--worker", who]
+    if who in peers.STEPS:
+        case = case | {"config": config_of(case).to_dict()}
+        command = [case["peer_python"], peers.__file__, who]
+    return processes.Asked([*command, json.dumps(case)])
 
 
 def measure(case, names, rounds):
     """Rows of the table for one case; "ours" is measured with each of the optimizers."""
-    workers, optimizers = [], case["optimizer"].split(",")
-    for who in names:
-        of_who = optimizers if who == "ours" else optimizers[:1]
-        workers += [Worker(who, case | {"optimizer": optimizer}) for optimizer in of_who]
-    for _ in range(rounds):
-        for worker in workers:
-            worker.step()
-    for worker in workers:
-        worker.end()
+    optimizers = case["optimizer"].split(",")
+    kinds = [(who, each) for who in names for each in optimizers[: None if who == "ours" else 1]]
+    with contextlib.ExitStack() as stack:
+        workers = [
+            stack.enter_context(start(who, case | {"optimizer": optimizer}))
+            for who, optimizer in kinds
+        ]
+        turns = [[worker.ask() for worker in workers] for _ in range(rounds)]
     config = config_of(case)
     count = flops.forward_flops if case["forward_only"] else flops.training_flops
     operations = count(config, case["batch"], case["length"], case["predictions"])
-    limits = [worker.best("seconds") for worker in workers if worker.who == "products"]
-    first = next(worker.best("seconds") for worker in workers if worker.who == "ours")
-    for worker in workers:
-        seconds, is_limit = worker.best("seconds"), worker.who == "products"
-        optimizer = f", {worker.optimizer}" if worker.who == "ours" else ""
+    times = [min(report["seconds"] for report in reports) for reports in zip(*turns, strict=True)]
+    limit, first = times[0], times[names.index("ours")]  # "products" is the first if it is there
+    for (who, optimizer), worker, seconds, *reports in zip(
+        kinds, workers, times, *turns, strict=True
+    ):
+        is_limit = who == "products"
+        name = f"{who}, {optimizer}" if who == "ours" else who
         yield {
-            **{name: case[name] for name in ("size", "length", "batch", "dtype")},
+            **{key: case[key] for key in ("size", "length", "batch", "dtype")},
             "layers": config.num_hidden_layers,
-            "who": worker.who
-            + optimizer
-            + (" recompute" if case["recompute"] and not is_limit else ""),
+            "who": name + (" recompute" if case["recompute"] and not is_limit else ""),
             "step s": round(seconds, 4 if seconds < 0.1 else 3),
-            "CPU s": round(worker.best("cpu"), 3),
-            "of products": f"{limits[0] / seconds:.0%}" if limits else "",
+            "CPU s": round(min(report["cpu"] for report in reports), 3),
+            "of products": f"{limit / seconds:.0%}" if "products" in names else "",
             "of the first": f"{seconds / first:.2f}",
             "GFLOP/s": round(operations / seconds / 1e9),
-            "peak GiB": "" if is_limit else round(worker.reports[-1]["peak"] / 2**30, 2),
+            "peak GiB": "" if is_limit else round(reports[-1]["peak"] / 2**30, 2),
             "start s": round(worker.start, 1),
         }
 
