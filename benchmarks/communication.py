@@ -10,6 +10,7 @@ python benchmarks/communication.py --batch_size=2 --length=64
 """
 
 import argparse
+import dataclasses
 import json
 import os
 import socket
@@ -23,31 +24,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
 import tensorflow as tf
+import train_step
 
 from albert_tf.checkpoints import name_table
-from albert_tf.config import AlbertConfig
 from albert_tf.model import heads, objectives
 
-KINDS = {  # sharing and embedding size of each model
-    "ALBERT": {"parameter_sharing": "all", "embedding_size": 128},
-    "BERT": {"parameter_sharing": "none"},
+KINDS = {  # what differs from the config of ALBERT-large
+    "ALBERT": {},
+    "BERT": {"parameter_sharing": "none", "embedding_size": 1024},
 }
-
-
-def features_of(args):
-    """A batch of random pieces."""
-    random = np.random.default_rng(0)
-    ids = random.integers(5, args.vocab_size, [args.batch_size, args.length]).astype(np.int32)
-    places = np.tile(np.arange(1, 1 + args.predictions, dtype=np.int32), [args.batch_size, 1])
-    return {
-        "input_ids": ids,
-        "input_mask": np.ones_like(ids),
-        "segment_ids": np.zeros_like(ids),
-        "masked_lm_positions": places,
-        "masked_lm_ids": np.take_along_axis(ids, places, axis=1),
-        "masked_lm_weights": np.ones(places.shape, np.float32),
-        "next_sentence_labels": np.zeros([args.batch_size, 1], np.int32),
-    }
 
 
 def step_of(strategy, variables, model, exchanges):
@@ -69,20 +54,13 @@ def step_of(strategy, variables, model, exchanges):
 def work(args):
     """One worker's part; the first worker prints its measurements as JSON."""
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
-    config = AlbertConfig(
-        vocab_size=args.vocab_size,
-        hidden_size=args.hidden_size,
-        intermediate_size=4 * args.hidden_size,
-        num_attention_heads=args.hidden_size // 64,
-        num_hidden_layers=args.layers,
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-        **{"embedding_size": args.hidden_size} | KINDS[args.worker],
-    )
+    case = train_step.CASE | {"size": "large", "layers": args.layers, "predictions": 10}
+    case |= {"batch": args.batch_size, "length": args.length}
+    config = dataclasses.replace(train_step.config_of(case), **KINDS[args.worker])
     with strategy.scope():
         model = heads.PretrainingModel(config)
     variables = list(name_table.named_variables(model).values())
-    features, seconds = features_of(args), {}
+    features, seconds = train_step.features_of(case), {}
     for name, exchanges in (("computing", False), ("both", True)):
         step, times = step_of(strategy, variables, model, exchanges), []
         for _ in range(args.steps + 1):  # the first traces
@@ -123,11 +101,8 @@ def main():
     """Prints a table of both kinds and their ratios."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--layers", type=int, default=24)
-    parser.add_argument("--hidden_size", type=int, default=1024)
-    parser.add_argument("--vocab_size", type=int, default=30000)
     parser.add_argument("--batch_size", type=int, default=2, help="sequences of a worker")
     parser.add_argument("--length", type=int, default=64)
-    parser.add_argument("--predictions", type=int, default=10)
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--worker", choices=KINDS, help=argparse.SUPPRESS)
     args = parser.parse_args()
