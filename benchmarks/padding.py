@@ -4,8 +4,8 @@
 Both kinds have the same rows in the same updates. Their batches take turns, so that other work of
 the machine affects both. In prediction, rows of similar length also come together.
 
-python benchmarks/padding.py --data_dir=glue --spm_model_file=30k-clean.model \
-  --albert_config_file=albert_base/albert_config.json --init_checkpoint=albert_base
+python benchmarks/padding.py --data_dir=glue --squad_file=dev-v1.1.json \
+  --spm_model_file=30k-clean.model --albert_config_file=albert_base/albert_config.json
 """
 
 import argparse
@@ -18,7 +18,9 @@ from pathlib import Path
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import numpy as np
 import tensorflow as tf
+import train_step
 
 from albert_tf.checkpoints import loading, name_table
 from albert_tf.config import AlbertConfig
@@ -26,50 +28,40 @@ from albert_tf.model import heads, objectives, optimization
 from albert_tf.records import input_pipeline, record_files, schemas
 from albert_tf.tasks import classification, glue
 from albert_tf.tasks.base import TextInput
+from albert_tf.tasks.squad import features as squad_features
+from albert_tf.tasks.squad import questions
 from albert_tf.text.tokenization import FullTokenizer
 
 KINDS = ("cut", "padded")
 INPUTS = ("input_ids", "input_mask", "segment_ids")
+WINDOWS = 500  # of SQuAD
 WARM_UP = 2  # batches of each kind before the clock runs, for tracing and first allocations
 
 
-def classifier(task, tokenizer, args):
-    """The task object of a row of `glue.TASKS`."""
-    text = TextInput(tokenizer, args.max_seq_length, {})
-    return classification.ClassificationTask("any", task, text)
-
-
-def training_batches(task, examples, tokenizer, args):
+def training_batches(arrays, schema, args):
     """The same endless batches of both kinds: dict from kind to iterator."""
-    schema = classifier(task, tokenizer, args).schema
     # Not a `with` block: the iterators read on.
     path = os.path.join(tempfile.mkdtemp(), "train.tf_record")
-    arrays = classifier(task, tokenizer, args).features(examples)
     schemas.write_records(path, schema, [arrays])
     files = record_files.read_index([path])
     return {
         kind: iter(
-            input_pipeline.train_batches(
-                files,
-                schema,
-                args.batch_size,
-                seed=1,
-                lengths=length and input_pipeline.lengths_up_to(length),
-            )
+            input_pipeline.train_batches(files, schema, args.batch_size, seed=1, lengths=lengths)
         )
-        for kind, length in zip(KINDS, (args.max_seq_length, None), strict=True)
+        for kind, lengths in zip(
+            KINDS, (input_pipeline.lengths_up_to(args.max_seq_length), None), strict=True
+        )
     }
 
 
-def prediction_batches(task, examples, tokenizer, args):
+def prediction_batches(arrays, max_seq_length, args):
     """All rows in batches of both kinds: dict from kind to iterator."""
-    arrays = classifier(task, tokenizer, args).features(examples)
     arrays = {name: arrays[name].astype("int32") for name in INPUTS}
     return {
         kind: (
             features
             for _, features in input_pipeline.prediction_batches(
-                arrays, args.predict_batch_size, args.max_seq_length, fixed_shape=fixed
+                arrays, args.predict_batch_size, max_seq_length, fixed_shape=fixed
             )
         )
         for kind, fixed in zip(KINDS, (False, True), strict=True)
@@ -92,9 +84,7 @@ def make_update(model, names):
         with tf.GradientTape() as tape:
             terms = objectives.classification_terms(features, model(features, training=True))
             loss = objectives.mean_loss(terms)
-        gradients = [tf.convert_to_tensor(g) for g in tape.gradient(loss, variables)]
-        clipped, _ = optimization.clip_by_global_norm(gradients)
-        optimizer.apply_gradients(zip(clipped, variables, strict=True))
+        train_step.apply_clipped(tape.gradient(loss, variables), variables, optimizer)
         return loss
 
     return compiled(update, names)
@@ -121,33 +111,59 @@ def seconds(step, sources, batches):
 def report(name, rows, totals):
     """Prints a line: examples per second of both kinds, and their ratio."""
     cut, padded = (rows / totals[kind] for kind in KINDS)
-    print(f"{name:<18} {cut:>10.1f} {padded:>10.1f} {cut / padded:>8.2f}", flush=True)
+    print(f"{name:<22} {cut:>10.1f} {padded:>10.1f} {cut / padded:>8.2f}", flush=True)
 
 
-def measure(task, model, tokenizer, args):
-    """Measures training and prediction of a task."""
-    batches = args.batches
-    examples, _ = glue.read_examples(task, args.data_dir, "train", tokenizer)
-    sources = training_batches(
-        task, examples[: (WARM_UP + batches) * args.batch_size], tokenizer, args
-    )
-    update = make_update(model, classifier(task, tokenizer, args).schema)
-    totals = seconds(update, sources, batches)
-    report(f"{task.folder} training", batches * args.batch_size, totals)
+def measure_training(name, model, schema, arrays, args):
+    """Measures updates of a classifier."""
+    sources = training_batches(arrays, schema, args)
+    totals = seconds(make_update(model, schema), sources, args.batches)
+    report(f"{name} training", args.batches * args.batch_size, totals)
 
-    examples, _ = glue.read_examples(task, args.data_dir, "dev", tokenizer)
-    sources = prediction_batches(task, examples, tokenizer, args)
-    forward = compiled(lambda features: model(features, training=False)["logits"], INPUTS)
+
+def measure_prediction(name, model, output, arrays, max_seq_length, args):
+    """Measures an output of a model for rows of features."""
+    sources = prediction_batches(arrays, max_seq_length, args)
+    forward = compiled(lambda features: model(features, training=False)[output], INPUTS)
     # Whole batches, and all of them but those that warm up: the short rows come first.
-    batches = len(examples) // args.predict_batch_size - WARM_UP
+    batches = len(arrays["input_ids"]) // args.predict_batch_size - WARM_UP
     totals = seconds(forward, sources, batches)
-    report(f"{task.folder} prediction", batches * args.predict_batch_size, totals)
+    report(f"{name} prediction", batches * args.predict_batch_size, totals)
+
+
+def measure_glue(row, config, tokenizer, args):
+    """Measures training and prediction of a row of `glue.TASKS`."""
+    text = TextInput(tokenizer, args.max_seq_length, {})
+    task = classification.ClassificationTask("any", row, text)
+    model = heads.ClassificationModel(config, row.num_outputs)
+    if args.init_checkpoint:
+        named = name_table.named_variables(model)
+        encoder = {key: value for key, value in named.items() if name_table.is_encoder(key)}
+        loading.load(args.init_checkpoint, encoder)
+    examples, _ = glue.read_examples(row, args.data_dir, "train", tokenizer)
+    arrays = task.features(examples[: (WARM_UP + args.batches) * args.batch_size])
+    measure_training(row.folder, model, task.schema, arrays, args)
+    examples, _ = glue.read_examples(row, args.data_dir, "dev", tokenizer)
+    arrays = task.features(examples)
+    measure_prediction(row.folder, model, "logits", arrays, args.max_seq_length, args)
+
+
+def measure_squad(config, tokenizer, args):
+    """Measures prediction of SQuAD, on windows evenly from the whole file."""
+    examples = questions.read_examples(args.squad_file, training=False)
+    settings = squad_features.WindowSettings()
+    windows = squad_features.convert_examples(examples, tokenizer, settings, training=False)
+    chosen = np.linspace(0, len(windows) - 1, min(WINDOWS, len(windows))).astype(int)
+    arrays, length = windows.arrays(chosen), settings.max_seq_length
+    model = heads.SquadV1Model(config)
+    measure_prediction(f"SQuAD, {length}:", model, "start_logits", arrays, length, args)
 
 
 def main():
     """Reads the arguments, prints the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data_dir", required=True, help="directory of the GLUE data")
+    parser.add_argument("--data_dir", help="directory of the GLUE data; without it, only SQuAD")
+    parser.add_argument("--squad_file", help="SQuAD JSON; without it, only GLUE")
     parser.add_argument("--spm_model_file", required=True)
     parser.add_argument("--albert_config_file", required=True)
     parser.add_argument("--init_checkpoint", help="encoder weights; at random by default")
@@ -159,16 +175,12 @@ def main():
     args = parser.parse_args()
     tokenizer = FullTokenizer(spm_model_file=args.spm_model_file)
     config = AlbertConfig.from_json_file(args.albert_config_file)
-    print(f"Examples per second, --max_seq_length={args.max_seq_length}")
-    print(f"{'':<18} {'cut':>10} {'padded':>10} {'ratio':>8}")
-    for name in args.tasks.split(","):
-        task = glue.find_task(name)
-        model = heads.ClassificationModel(config, task.num_outputs)
-        if args.init_checkpoint:
-            named = name_table.named_variables(model)
-            encoder = {key: value for key, value in named.items() if name_table.is_encoder(key)}
-            loading.load(args.init_checkpoint, encoder)
-        measure(task, model, tokenizer, args)
+    print(f"{'examples per second':<22} {'cut':>10} {'padded':>10} {'ratio':>8}")
+    if args.data_dir:
+        for name in args.tasks.split(","):
+            measure_glue(glue.find_task(name), config, tokenizer, args)
+    if args.squad_file:
+        measure_squad(config, tokenizer, args)
 
 
 if __name__ == "__main__":
