@@ -12,6 +12,7 @@ from typing import Any, Self
 
 import tensorflow as tf
 import tf_keras
+from tf_keras import saving
 
 from albert_tf import options
 from albert_tf.errors import UserError
@@ -125,6 +126,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
 
     slots: tuple[str, ...] = ("adam_m", "adam_v")  # attributes with the moments of all variables
     constants = tuple(name for name in _CONSTANTS if name != "momentum")
+    rules: tuple[str, ...] = ("decayed",)  # attributes that are functions of a variable
 
     def __init__(
         self,
@@ -199,14 +201,17 @@ class AdamW(tf_keras.optimizers.Optimizer):
             **super().get_config(),
             "learning_rate": self._serialize_hyperparameter(self._learning_rate),
             **{name: getattr(self, name) for name in self.constants},
-            "decayed": tf_keras.saving.serialize_keras_object(self.decayed),
+            **{name: saving.serialize_keras_object(getattr(self, name)) for name in self.rules},
         }
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Self:
-        """Makes an optimizer from the result of `get_config`; `decayed` has to be registered."""
-        decayed = tf_keras.saving.deserialize_keras_object(config["decayed"], custom_objects)
-        return super().from_config(config | {"decayed": decayed}, custom_objects)
+        """Makes an optimizer from the result of `get_config`; its rules have to be registered."""
+        rules = {
+            name: saving.deserialize_keras_object(config[name], custom_objects)
+            for name in cls.rules
+        }
+        return super().from_config(config | rules, custom_objects)
 
 
 @serializable
@@ -310,6 +315,7 @@ class Muon(AdamW):
 
     slots: tuple[str, ...] = ("adam_m", "adam_v", "muon_m")
     constants = _CONSTANTS
+    rules = ("decayed", "orthogonalized")
 
     def __init__(
         self,
@@ -359,17 +365,7 @@ class Muon(AdamW):
 
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments."""
-        return {
-            **super().get_config(),
-            "orthogonalized": tf_keras.saving.serialize_keras_object(self.orthogonalized),
-            "product_dtype": self.product_dtype,
-        }
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Self:
-        """Makes an optimizer from the result of `get_config`; its functions must be registered."""
-        rule = tf_keras.saving.deserialize_keras_object(config["orthogonalized"], custom_objects)
-        return super().from_config(config | {"orthogonalized": rule}, custom_objects)
+        return super().get_config() | {"product_dtype": self.product_dtype}
 
 
 def _wide(matrix, variable):
