@@ -150,10 +150,15 @@ def bias_activation(x, bias, activation):
 EPSILON = 1e-12  # of layer norms
 
 
+def _moments(x):
+    """Mean and variance over the last axis."""
+    mean = tf.reduce_mean(x, axis=-1, keepdims=True)
+    return mean, tf.reduce_mean(tf.math.squared_difference(x, mean), axis=-1, keepdims=True)
+
+
 def layer_norm(x, gamma, beta):
     """Layer normalisation over the last axis, float32."""
-    mean = tf.reduce_mean(x, axis=-1, keepdims=True)
-    variance = tf.reduce_mean(tf.math.squared_difference(x, mean), axis=-1, keepdims=True)
+    mean, variance = _moments(x)
     return tf.nn.batch_normalization(x, mean, variance, beta, gamma, EPSILON)
 
 
@@ -170,8 +175,7 @@ def _add_norm(x, bias, residual, gamma, beta, keep=None, rate=0.0):
 @_compile
 def _add_norm_back(x, bias, residual, gamma, beta, keep, rate, dy):
     y, dy = _sum_of(x, bias, residual, keep, rate), tf.cast(dy, tf.float32)
-    mean = tf.reduce_mean(y, axis=-1, keepdims=True)
-    variance = tf.reduce_mean(tf.math.squared_difference(y, mean), axis=-1, keepdims=True)
+    mean, variance = _moments(y)
     inverse = tf.math.rsqrt(variance + EPSILON)
     normal = (y - mean) * inverse
     scaled = dy * gamma
