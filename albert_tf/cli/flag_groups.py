@@ -89,8 +89,7 @@ def define(*groups, **defaults):
                 flags.mark_flag_as_required(name)
             flag.help = text  # without absl's notes on choices and repetition
             flag.option, flag.group, flag.subject = field, group, group.heading
-    if defaults:
-        raise TypeError(f"no options of these groups: {', '.join(defaults)}")
+    assert not defaults, f"no options of these groups: {', '.join(defaults)}"
 
 
 def check_values():

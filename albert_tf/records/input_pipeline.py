@@ -53,7 +53,7 @@ def train_batches(
         files: list of record_files.IndexedFile.
         schema: dict from feature name to `FeatureSpec`; other features of the records are
             ignored.
-        batch_size: int, B, number of sequences in a global batch.
+        batch_size: int, B, number of sequences in a global batch; a multiple of n * s.
         seed: int; the caller draws one if the user gave none.
         window: int, records that are shuffled together. 1 or less keeps the order of files and
             records.
@@ -68,13 +68,9 @@ def train_batches(
         grouped: bool, whether sequences that fit the same of these lengths are batched together.
             Then global batches also depend on the lengths of the records.
         masking: graph_masking.Masking or None, to mask the records differently in each epoch.
-
-    Raises:
-        ValueError: the batch cannot be cut into so many equal parts.
     """
     rows, rest = divmod(batch_size, num_shares * splits)
-    if rest:
-        raise ValueError(f"a batch of {batch_size} has no {num_shares} x {splits} equal parts")
+    assert not rest, f"a batch of {batch_size} has no {num_shares} x {splits} equal parts"
     group_of = None
     if grouped:
         group_of = functools.partial(_bucket_of, lengths, schema["input_mask"].length)

@@ -210,22 +210,12 @@ def encode_rows(arrays, schema):
 
     Returns:
         list of n bytes.
-
-    Raises:
-        ValueError: names or lengths differ from the schema.
     """
-    if arrays.keys() != schema.keys():
-        raise ValueError(
-            f"features do not fit the schema: missing {sorted(schema.keys() - arrays.keys())}, "
-            f"unknown {sorted(arrays.keys() - schema.keys())}"
-        )
+    assert arrays.keys() == schema.keys(), f"not of the schema: {arrays.keys() ^ schema.keys()}"
     fields = []
     for name, feature in sorted(schema.items()):
-        if arrays[name].shape[1:] != (feature.length,):
-            raise ValueError(
-                f"feature {name} has shape {list(arrays[name].shape[1:])}, the schema wants "
-                f"[{feature.length}]"
-            )
+        shape = arrays[name].shape[1:]
+        assert shape == (feature.length,), f"{name} has shape {shape}, not ({feature.length},)"
         kind = np.int64 if feature.dtype == tf.int64 else np.float32
         fields.append(_fields(name, arrays[name].astype(kind, casting="same_kind", copy=False)))
     return [_tagged(0x0A, b"".join(row)) for row in zip(*fields, strict=True)]
@@ -301,7 +291,7 @@ def write_records(path, schema, batches):
             dimensions are written end to end.
 
     Raises:
-        UserError: there is no record, or one does not fit the schema.
+        UserError: there is no record.
     """
     count = 0
     with open_writers([path]) as (writer,):

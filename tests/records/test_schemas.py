@@ -44,14 +44,14 @@ def test_round_trip(tmp_path):
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        ({"ids": [1, 2], "weight": [0.0]}, "[2] ... [3]"),
-        ({"ids": [[1, 2, 3]], "weight": [0.0]}, "[1, 3]"),
-        ({"ids": [1, 2, 3]}, "['weight']"),
-        ({"ids": [1, 2, 3], "weight": [0.0], "more": [1]}, "['more']"),
+        ({"ids": [1, 2], "weight": [0.0]}, "(2,) ... (3,)"),
+        ({"ids": [[1, 2, 3]], "weight": [0.0]}, "(1, 3)"),
+        ({"ids": [1, 2, 3]}, "weight"),
+        ({"ids": [1, 2, 3], "weight": [0.0], "more": [1]}, "more"),
     ],
 )
 def test_encode_refuses_what_differs_from_the_schema(arrays, message):
-    with refuses(message, error=ValueError):
+    with refuses(message, error=AssertionError):
         encode(arrays, SCHEMA)
 
 
