@@ -1008,20 +1008,12 @@ class Instances(NGrams, heading="Pairs and masks"):
         "Cut lines (or sentences) with more tokens than this into parts, which are then treated "
         "like lines: for text without ends of sentences. 0 cuts none; with --sentence_pairs=none, "
         "all lines are cut that are longer than an instance.")
-    line_overlap: int = option(0, low=0, help=
+    line_overlap: int = option(0, low=0, read_by="sentence_pairs=none", help=
         "With --sentence_pairs=none: number of tokens that a part of a line has in common with the "
         "part before it.")
 
     def __post_init__(self):
         super().__post_init__()
-        if self.random_next_sentence and self.sentence_pairs == "none":
-            raise UserError(
-                "--random_next_sentence is --sentence_pairs=next, and not none: "
-                "leave one of them out")
-        if self.pairs != "none" and self.line_overlap:
-            raise UserError(
-                f"--line_overlap={self.line_overlap} is for --sentence_pairs=none: two segments of "
-                "an instance must not have tokens in common")
         room = self.max_seq_length - NUM_SPECIALS_OF_ONE
         if self.pairs == "none" and self.max_line_length > room:
             raise UserError(
