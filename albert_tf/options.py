@@ -63,6 +63,7 @@ NO_WEIGHTS = (
 )
 NUM_SPECIALS = 3  # of a pair of texts: [CLS] a [SEP] b [SEP]
 NUM_SPECIALS_OF_ONE = 2  # of a text alone: [CLS] a [SEP]
+SHORTEST = NUM_SPECIALS + 2  # length of a sequence with one token of each of two texts
 # From the original's README on training SentencePiece, without the comma, which separates values.
 SPM_SYMBOLS = ("(", ")", '"', "-", ".", "–", "£", "€")
 # Languages whose rules for lower-casing differ: Turkish, Azerbaijani, Lithuanian.
@@ -310,8 +311,8 @@ def check_task_name(name, shown=None, others=()):
 
 def check_pair_length(max_seq_length):
     """Raises UserError if a sequence is too short for one token of each of two texts."""
-    if max_seq_length < NUM_SPECIALS + 2:
-        raise UserError(f"--max_seq_length={max_seq_length}: must be at least {NUM_SPECIALS + 2}")
+    if max_seq_length < SHORTEST:
+        raise UserError(f"--max_seq_length={max_seq_length}: must be at least {SHORTEST}")
 
 
 def check_race_lengths(max_seq_length, max_qa_length):
@@ -984,7 +985,7 @@ class Instances(NGrams, heading="Pairs and masks"):
         "swapped or random. A text of a single sentence cannot be swapped: it gets a random second "
         "segment, label 1, either way.")
     # two tokens are the shortest target of a short sequence
-    max_seq_length: int = option(512, low=NUM_SPECIALS + 2, high=_LONGEST, help=
+    max_seq_length: int = option(512, low=SHORTEST, high=_LONGEST, help=
         "Maximum number of tokens per instance, with [CLS] and both [SEP]; shorter instances are "
         "padded with 0.")
     max_predictions_per_seq: int = option(20, low=1, high=_LONGEST, help=
@@ -1276,7 +1277,6 @@ class TrainedTask(Options, heading="Settings that the directory of --model may l
         "race.")
     labels: list | None = option(None, "The classes of the model in the order of their ids.",
         read_by="model", on_record="equal")
-
 
 
 # === minimal_pairs.py ============================================================================

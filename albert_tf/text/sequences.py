@@ -8,10 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from albert_tf.errors import UserError
-from albert_tf.options import NUM_SPECIALS, NUM_SPECIALS_OF_ONE
+from albert_tf.options import NUM_SPECIALS, NUM_SPECIALS_OF_ONE, SHORTEST
 
 Texts = list[str] | tuple[str, ...] | npt.NDArray[Any]  # several texts; arrays are of str
-SHORTEST = NUM_SPECIALS + 2  # length of a sequence with one piece of each text
 
 
 def cut(first, second, max_length):
