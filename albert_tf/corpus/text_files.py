@@ -117,11 +117,9 @@ def total_size(paths):
     Raises:
         UserError: a file cannot be read.
     """
-    try:
-        sizes = [tf.io.gfile.stat(path).length for path in paths]
-    except tf.errors.OpError as error:
-        raise UserError(f"an input file cannot be read: {error.message}") from error
-    return None if any(map(unpacking.is_packed, paths)) else sum(sizes)
+    if any(map(unpacking.is_packed, paths)):
+        return None
+    return sum(tf.io.gfile.stat(path).length for path in paths)
 
 
 def check_not_empty(has_text, paths, counts):
