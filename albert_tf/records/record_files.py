@@ -128,10 +128,8 @@ def _index_of(path, sizes):
 
 def state(path):
     """Size and modification time of a file, to detect changes."""
-    try:
+    with files.reading(path):
         found = tf.io.gfile.stat(path)
-    except tf.errors.OpError as error:
-        raise UserError(f"cannot read {path}: {error.message}") from error
     return {"size": found.length, "mtime_nsec": found.mtime_nsec}
 
 
@@ -147,16 +145,12 @@ def entry(path, lengths):
 
 def is_current(entry, state):
     """Whether an entry (dict) is complete and has the given state of its file."""
-    if not _describes(entry, state):
+    if not isinstance(entry, dict) or entry | state != entry:
         return False
     count, offsets = entry.get("count"), entry.get("offsets")
     if not isinstance(offsets, list) or not all(type(n) is int for n in [count, *offsets]):
         return False
     return len(offsets) in (1, -(-count // STEP))  # STEP was larger in earlier versions
-
-
-def _describes(entry, state):
-    return isinstance(entry, dict) and entry | state == entry
 
 
 def _entries(content):
