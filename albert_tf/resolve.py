@@ -301,32 +301,32 @@ def _unmet(read_by, settings):
     return next((text for text in (read_by or "").split() if not _holds(text, settings)), None)
 
 
+def _alternatives(condition):
+    """Yields (name of an option, list of its values or None, whether it is negated)."""
+    for text in condition.strip("~").split("|"):
+        name, is_about_value, values = text.removeprefix("!").partition("=")
+        yield name.removesuffix("!"), values.split(",") if is_about_value else None, "!" in text
+
+
 def _holds(condition, settings):
     """Whether one of the alternatives of a condition holds, or is about what is not known."""
-    return any(_one_holds(text, settings) for text in condition.strip("~").split("|"))
-
-
-def _one_holds(text, settings):
-    name, is_about_value, values = text.removeprefix("!").partition("=")
-    name, negated = name.removesuffix("!"), "!" in text
-    if name not in settings or (is_about_value and settings[name].value is None):
-        return True
-    value, origin = settings[name]
-    if is_about_value:
-        return (str(value).lower() in values.split(",")) != negated
-    is_given = bool(value) or (value == "" and origin == TYPED)
-    return is_given != negated
+    for name, values, negated in _alternatives(condition):
+        if name not in settings or (values and settings[name].value is None):
+            return True
+        value, origin = settings[name]
+        is_given = bool(value) or (value == "" and origin == TYPED)
+        if (str(value).lower() in values if values else is_given) != negated:
+            return True
+    return False
 
 
 def _described(condition, settings):
     """A condition that does not hold, for a message."""
     parts = []
-    for text in condition.strip("~").split("|"):
-        name, is_about_value, values = text.removeprefix("!").partition("=")
-        name = name.removesuffix("!")
-        if is_about_value:
-            wanted = "" if "!" in text else f"; it is for --{name}={values.replace(',', ' or ')}"
+    for name, values, negated in _alternatives(condition):
+        if values:
+            wanted = "" if negated else f"; it is for --{name}={' or '.join(values)}"
             parts.append(f"with {as_flag(name, settings[name].value)}{wanted}")
         else:
-            parts.append(f"{'with' if '!' in text else 'without'} --{name}")
+            parts.append(f"{'with' if negated else 'without'} --{name}")
     return " or ".join(parts)
