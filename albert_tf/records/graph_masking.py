@@ -62,8 +62,8 @@ class Masking:
         length, predictions = ids.shape[1], settings.max_predictions_per_seq
         is_special = (ids == self.special_ids.cls) | (ids == self.special_ids.sep)
         may_mask = (mask > 0) & ~is_special
-        opens_word = features["token_boundary"] > 0 if settings.do_whole_word_mask else None
-        words = _word_groups(opens_word, may_mask, settings.do_whole_word_mask)
+        opens_word = features["token_boundary"] > 0 if settings.do_whole_word_mask else True
+        words = _word_groups(opens_word, may_mask)
         sizes = [length, length, predictions, predictions]
         draws = _uniform(keys, sum(sizes))
         order_draws, length_draws, kinds, pieces = tf.split(draws, sizes, axis=1)
@@ -154,11 +154,16 @@ class _WordGroups(NamedTuple):
     stops: tf.Tensor
 
 
-def _word_groups(opens_word, may_mask, whole_words):
-    """Groups pieces into _WordGroups; the arguments are those of `corpus.instances.word_groups`."""
+def _word_groups(opens_word, may_mask):
+    """Groups pieces into _WordGroups, as `corpus.instances.word_groups`.
+
+    Args:
+        opens_word: bool tensor [B, T], whether a piece starts a word; or True, if each does.
+        may_mask: bool tensor [B, T], False for [CLS], [SEP] and padding.
+    """
     count = tf.cast(may_mask, tf.int32)
     opens = may_mask & (tf.cumsum(count, axis=1) == 1)  # no word before this piece can be joined
-    opens |= may_mask & (opens_word if whole_words else True)
+    opens |= may_mask & opens_word
     flat_opens, flat_may_mask = tf.reshape(opens, [-1]), tf.reshape(may_mask, [-1])
     number = tf.cumsum(tf.cast(flat_opens, tf.int32)) - 1
     place = tf.cumsum(tf.reshape(count, [-1])) - 1
