@@ -99,9 +99,7 @@ class Corpus:
         lengths = np.diff(self.documents)
         single = self.documents[lengths[:, 0] == 1, 0]
         if cut_from:
-            single = single[
-                np.diff(self.sentences[single[:, np.newaxis] + [0, 1]])[:, 0] <= cut_from
-            ]
+            single = single[self.sentences[single + 1] - self.sentences[single] <= cut_from]
             longest = np.inf
         sizes = collections.Counter(
             documents=len(lengths),
