@@ -163,7 +163,7 @@ class Losses:
             keys.append(("turkish", 1))
         form = "NFKD" if self._table else "NFD"
         marks = sum(map(self._is_dropped, unicodedata.normalize(form, char)))
-        has_mark = any(map(unicodedata.combining, _decomposed(char)))
+        has_mark = any(map(unicodedata.combining, unicodedata.normalize("NFD", char)))
         if marks and found:
             keys.append((f"marks {found}", marks))
         elif self._table and (not has_mark or marks):  # signs such as \u2260 lose theirs
@@ -180,10 +180,6 @@ class Losses:
         if self._table:
             return bool(unicodedata.combining(char))
         return self._clean_up.do_lower_case and is_accent(char)
-
-
-def _decomposed(char):
-    return unicodedata.normalize("NFD", char)
 
 
 def script(char):
