@@ -115,7 +115,7 @@ def fetch(url, path):
     """
     folder, name = os.path.split(path)
     os.makedirs(folder or ".", exist_ok=True)
-    for attempt in range(_ATTEMPTS):
+    for _ in range(_ATTEMPTS):
         answer, remote = ask(url)
         # Another file at the same address goes on in another part.
         key = hashlib.sha256(repr((url, remote)).encode()).hexdigest()[:12]
@@ -129,15 +129,15 @@ def fetch(url, path):
                 answer, _ = ask(url, start)
             _receive(answer, part, remote, name)
         size = os.path.getsize(part)
-        if remote.size in (None, size):
+        if remote.size is None or size >= remote.size:
             break
-        if size > remote.size or attempt == _ATTEMPTS - 1:
-            if size > remote.size:
-                os.remove(part)
-            raise UserError(
-                f"{url}: {size:,} of {remote.size:,} bytes were received. Type the command again, "
-                "which goes on there"
-            )
+    if remote.size not in (None, size):
+        if size > remote.size:
+            os.remove(part)
+        raise UserError(
+            f"{url}: {size:,} of {remote.size:,} bytes were received. Type the command again, "
+            "which goes on there"
+        )
     if remote.checksum:
         algorithm, wanted = remote.checksum
         with open(part, "rb") as file:
@@ -228,22 +228,20 @@ def main(given):
     files.check_writable(os.path.dirname(directory) or ".", "output_dir")
 
     partial = f"{directory}.download"  # kept until all is complete
-    paths = {}
-    for number, file in enumerate((*model.files, *model.extras)):
+    paths = []
+    for file in (*model.files, *model.extras):
         url, path = f"{address.rstrip('/')}/{file}", os.path.join(partial, os.path.basename(file))
-        paths[path] = None
-        if os.path.exists(path):
-            continue
         try:
-            fetch(url, path)
+            if not os.path.exists(path):
+                fetch(url, path)
         except urllib.error.HTTPError as error:
-            if error.code == 404 and number >= len(model.files):
-                del paths[path]
+            if error.code == 404 and file in model.extras:
                 continue
             raise UserError(f"{url}: the server says {error.code} {error.reason}") from error
         except (urllib.error.URLError, http.client.HTTPException, TimeoutError) as error:
             reason = getattr(error, "reason", error)
             raise UserError(f"{url} cannot be reached: {reason}") from error
+        paths.append(path)
     with files.replacing_directory(directory) as folder:
         for path in paths:
             if path.endswith(".tar.gz"):
