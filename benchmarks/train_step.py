@@ -24,19 +24,12 @@ import peers
 import processes
 import tensorflow as tf
 
+from albert_tf import options
 from albert_tf.config import AlbertConfig
 from albert_tf.model import dropout, flops, fused, heads, objectives, optimization
 from albert_tf.training import devices
 
-SIZES = {  # layers, hidden, intermediate, heads: Table 1, and smaller ones
-    "tiny": (2, 64, 128, 2),
-    "demo": (2, 128, 512, 4),
-    "mini": (4, 256, 1024, 4),
-    "base": (12, 768, 3072, 12),
-    "large": (24, 1024, 4096, 16),
-    "xlarge": (24, 2048, 8192, 16),
-    "xxlarge": (12, 4096, 16384, 64),
-}
+SIZES = options.SIZES | {"demo": (2, 128, 4)}  # layers, hidden size, heads
 PEERS = ("official", *peers.STEPS)
 CASE = {  # what a case need not say
     "layers": 0, "vocab_size": 30000, "optimizer": "lamb", "dropout": 0.0, "recompute": False,
@@ -50,12 +43,12 @@ COLUMNS = (
 
 def config_of(case):
     """The AlbertConfig of a case."""
-    layers, hidden, intermediate, num_heads = SIZES[case["size"]]
+    layers, hidden, num_heads = SIZES[case["size"]]
     return AlbertConfig(
         vocab_size=case["vocab_size"],
         num_hidden_layers=case["layers"] or layers,
         hidden_size=hidden,
-        intermediate_size=intermediate,
+        intermediate_size=4 * hidden,
         num_attention_heads=num_heads,
         hidden_dropout_prob=case["dropout"],
         attention_probs_dropout_prob=case["dropout"],
