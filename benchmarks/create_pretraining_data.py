@@ -14,11 +14,12 @@ import functools
 import os
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import processes
 
 from albert_tf.corpus import build, instances
 from albert_tf.text import tokenization
@@ -38,13 +39,6 @@ def parse_args():
     if args.dupe_factor < 2:
         parser.error("--dupe_factor must be at least 2: the time of a pass is a difference")
     return args
-
-
-def seconds(function, *args):
-    """Processor time of a call."""
-    started = time.process_time()
-    function(*args)
-    return time.process_time() - started
 
 
 def make(args, tokenizer, passes):
@@ -72,9 +66,9 @@ def main():
         encode = functools.partial(processor.encode, num_threads=1)
     rounds = []
     for _ in range(args.rounds):
-        base = seconds(encode, lines)
-        once = seconds(make, args, tokenizer, 1)
-        rounds.append((base, once, seconds(make, args, tokenizer, args.dupe_factor)))
+        calls = [(encode, lines)]
+        calls += [(make, args, tokenizer, passes) for passes in (1, args.dupe_factor)]
+        rounds.append([processes.processor_seconds(*call) for call in calls])
     base, one, many = map(min, zip(*rounds, strict=True))
     each = (many - one) / (args.dupe_factor - 1)
     name = "SentencePiece, ids in one batch" if args.spm_model_file else "WordPiece"

@@ -95,7 +95,7 @@ def rates(sources, args, worker=None):
     Args:
         sources: dict from name to tf.data.Dataset.
         args: of the command line.
-        worker: processes.Asked that does steps, or None.
+        worker: processes.Worker that does steps, or None.
     """
     totals = {name: np.zeros(2) for name in sources}
     reports = []

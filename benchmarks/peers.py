@@ -17,7 +17,7 @@ PREDICTIONS, WEIGHT_DECAY = "masked_lm_ids", 0.01
 
 
 def serve(who, prepare):
-    """Prepares a step, then does one for each question of an `Asked`, and reports it.
+    """Prepares a step, then does one for each question of a `Worker`, and reports it.
 
     Args:
         who: str, "products" if a step returns its own times.

@@ -200,9 +200,9 @@ def measure(args, directory, dtype, who, cases):
     best = {}
     with contextlib.ExitStack() as stack:
         commands = [command_of(args, name, directory, dtype) for name in who]
-        asked = [stack.enter_context(processes.Asked(command)) for command in commands]
+        workers = [stack.enter_context(processes.Worker(command)) for command in commands]
         for case in cases:  # the first turn traces
-            turns = [[each.ask(case) for each in asked] for _ in range(args.rounds + 1)]
+            turns = [[worker.ask(case) for worker in workers] for _ in range(args.rounds + 1)]
             best[case] = dict(zip(who, map(min, zip(*turns[1:], strict=True)), strict=True))
     return best
 

@@ -26,8 +26,13 @@ def timed(function, *args, **options):
     return clocks() - before, result
 
 
+def processor_seconds(function, *args):
+    """Seconds that this process computes in a call; other processes do not lengthen them."""
+    return timed(function, *args)[0][1]
+
+
 def serve(prepare):
-    """Answers the questions of an `Asked`: JSON values, one on each line of the standard input.
+    """Answers the questions of a `Worker`: JSON values, one on each line of the standard input.
 
     Args:
         prepare: callable without arguments that returns the callable question -> answer.
@@ -40,7 +45,7 @@ def serve(prepare):
             print(json.dumps(answer(json.loads(line))), file=output, flush=True)
 
 
-class Asked(contextlib.AbstractContextManager):
+class Worker(contextlib.AbstractContextManager):
     """A process that runs `serve`; it ends with the block.
 
     Args:

@@ -96,12 +96,12 @@ def main():
     positions = sum(map(len, rows)) - 2 * len(rows)
     command = [args.peer_python, __file__, "--serve", f"--hf_directory={args.hf_directory}"]
     difference, times = 0.0, {"albert_tf": [], **{peer: [] for peer in PEERS}}
-    with processes.Asked(command) as process:
+    with processes.Worker(command) as worker:
         for _ in range(args.rounds + 1):  # the first round traces and warms up
             (seconds, _), scores = processes.timed(loaded.score, texts, method="original")
             times["albert_tf"].append(seconds)
             scores = [score["log_prob"] for score in scores]
-            for peer, (seconds, others) in zip(PEERS, process.ask(rows), strict=True):
+            for peer, (seconds, others) in zip(PEERS, worker.ask(rows), strict=True):
                 times[peer].append(seconds)
                 difference = max(difference, np.abs(np.subtract(scores, others)).max())
     print(f"{len(texts)} texts, {positions} masked positions; largest difference {difference:.1e}")

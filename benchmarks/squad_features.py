@@ -9,10 +9,11 @@ python benchmarks/squad_features.py --data_file=dev-v1.1.json --spm_model_file=3
 
 import argparse
 import sys
-import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from processes import processor_seconds
 
 from albert_tf.tasks.squad import alignment as squad_alignment
 from albert_tf.tasks.squad import features as squad_features
@@ -36,13 +37,6 @@ def align_plainly(examples, tokenizer, do_lower_case):
         reference_links(characters, "".join(pieces).replace("▁", " "))
 
 
-def seconds(function, *args):
-    """Processor time of a call, which other processes on the machine don't lengthen."""
-    start = time.process_time()
-    function(*args)
-    return time.process_time() - start
-
-
 def main():
     """Reads the arguments, prints the speed and the ratio."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -55,11 +49,11 @@ def main():
     examples = squad_questions.read_examples(args.data_file, training=False)
     sample = examples[: args.sample]
 
-    whole = seconds(convert, examples, tokenizer, settings)
+    whole = processor_seconds(convert, examples, tokenizer, settings)
     print(f"{len(examples)} questions: {len(examples) / whole:.0f} per second, ", end="")
     print(f"{1000 * whole / len(examples):.3f} s per 1,000")
-    plain = seconds(align_plainly, sample, tokenizer, tokenizer.do_lower_case)
-    ours = seconds(convert, sample, tokenizer, settings)
+    plain = processor_seconds(align_plainly, sample, tokenizer, tokenizer.do_lower_case)
+    ours = processor_seconds(convert, sample, tokenizer, settings)
     print(f"the first {len(sample)} of them:")
     print(f"  only the plain alignment {1000 * plain / len(sample):.2f} s per 1,000")
     print(f"  ours with features {1000 * ours / len(sample):.3f} s per 1,000: ", end="")

@@ -223,12 +223,12 @@ def work(who, case):
 
 
 def start(who, case):
-    """The process of one of WORKERS or of `peers.STEPS`: an Asked that does steps."""
+    """The process of one of WORKERS or of `peers.STEPS`: a Worker that does steps."""
     command = [sys.executable, __file__, "--worker", who]
     if who in peers.STEPS:
         case = case | {"config": config_of(case).to_dict()}
         command = [case["peer_python"], peers.__file__, who]
-    return processes.Asked([*command, json.dumps(case)])
+    return processes.Worker([*command, json.dumps(case)])
 
 
 def measure(case, names, rounds):
