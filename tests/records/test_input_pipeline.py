@@ -24,7 +24,7 @@ def test_eval_is_one_pass_in_order(five_files):
 
 
 def test_batches_without_equal_parts(five_files):
-    with refuses("8 ... 3 ... 2", error=ValueError):
+    with refuses("8 ... 3 ... 2", error=AssertionError):
         train_batches(five_files, 8, num_shares=3, splits=2)
 
 
