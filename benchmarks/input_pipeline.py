@@ -31,11 +31,11 @@ import tensorflow as tf
 import train_step
 
 from albert_tf.corpus import instances
-from albert_tf.options import WINDOW
 from albert_tf.records import graph_masking, input_pipeline, record_files, schemas
 from albert_tf.text.tokenization import SpecialIds
 
-PREDICTIONS = 20
+FILES, PREDICTIONS = 5, 20
+TRAIN_BATCH = 4  # sequences of a training step
 SPECIAL_IDS = SpecialIds(0, 2, 3, 4)
 WARM_UP = 3  # batches before the clock runs
 TRAINING = "training steps"
@@ -43,7 +43,8 @@ TRAINING = "training steps"
 
 def make_files(directory, args):
     """Writes files of made-up records, if they are not there; returns their paths."""
-    paths = [os.path.join(directory, f"{n:03}.tfrecord") for n in range(args.files)]
+    os.makedirs(directory, exist_ok=True)
+    paths = [os.path.join(directory, f"{n:03}.tfrecord") for n in range(FILES)]
     if all(map(os.path.exists, paths)):
         return paths
     length, rng = args.max_seq_length, np.random.default_rng(0)
@@ -68,7 +69,7 @@ def make_files(directory, args):
     rows = [example() for _ in range(1000)]
     columns = {name: np.stack([row[name] for row in rows]) for name in schema}
     some = schemas.encode_rows(columns, schema)
-    per_file = int(args.gigabytes * 1e9 / args.files / np.mean([len(record) for record in some]))
+    per_file = int(args.gigabytes * 1e9 / FILES / np.mean([len(record) for record in some]))
     for number, path in enumerate(paths):
         with tf.io.TFRecordWriter(path) as writer:
             for n in range(per_file):
@@ -115,7 +116,7 @@ def rates(sources, args, worker=None):
     found = {name: sequences / seconds for name, seconds in totals.items()}
     if reports:
         seconds = [sum(report[key] for report in reports) for key in ("seconds", "cpu")]
-        found[TRAINING] = len(reports) * args.train_batch_size / np.array(seconds)
+        found[TRAINING] = len(reports) * TRAIN_BATCH / np.array(seconds)
     return found
 
 
@@ -136,23 +137,16 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--directory", help="for the files; a temporary one by default")
     parser.add_argument("--gigabytes", type=float, default=1.0)
-    parser.add_argument("--files", type=int, default=5)
     parser.add_argument("--max_seq_length", type=int, default=512)
     parser.add_argument("--batch_size", type=int, default=64)
     parser.add_argument("--batches", type=int, default=1000, help="of each turn")
     parser.add_argument("--turns", type=int, default=3, help="of each kind")
-    parser.add_argument("--window", type=int, default=WINDOW)
     parser.add_argument("--train_steps", type=int, default=0, help="of each turn")
-    parser.add_argument("--train_batch_size", type=int, default=4, help="of these")
     parser.add_argument("--dtype", default="bf16", help="of these: fp32 or bf16")
     args = parser.parse_args()
-    with tempfile.TemporaryDirectory() as temporary:
-        directory = args.directory or temporary
-        os.makedirs(directory, exist_ok=True)
-        paths = make_files(directory, args)
-        start = time.perf_counter()
-        files = record_files.read_index(paths)
-        seconds = time.perf_counter() - start
+    with tempfile.TemporaryDirectory() as temporary, contextlib.ExitStack() as stack:
+        paths = make_files(args.directory or temporary, args)
+        (seconds, _), files = processes.timed(record_files.read_index, paths)
         total, size = sum(file.count for file in files), sum(map(os.path.getsize, paths))
         print(f"{total} records, {size / 1e9:.1f} GB, counted in {seconds:.1f} s")
         whole = schemas.pretraining_schema(args.max_seq_length, PREDICTIONS)
@@ -162,29 +156,25 @@ def main():
             max_seq_length=args.max_seq_length, max_predictions_per_seq=PREDICTIONS
         )
         masking = graph_masking.Masking(settings, SPECIAL_IDS, vocab_size=30000)
-        options = {"seed": 1, "window": args.window}
+
+        def batches(schema, **options):
+            return input_pipeline.train_batches(files, schema, args.batch_size, seed=1, **options)
+
         for part in (0, 0.33, 0.5, 0.99, 20.7):
-            step = int(part * total / args.batch_size)
             start = time.perf_counter()
-            batches = input_pipeline.train_batches(
-                files, schema, args.batch_size, first_step=step, **options
-            )
-            next(iter(batches))
+            next(iter(batches(schema, first_step=int(part * total / args.batch_size))))
             print(f"first batch from epoch {part:<5}: {time.perf_counter() - start:.2f} s")
         sources = {
-            "windows": input_pipeline.train_batches(files, schema, args.batch_size, **options),
+            "windows": batches(schema),
             "buffer": buffered_batches(paths, schema, args.batch_size),
-            "masked": input_pipeline.train_batches(
-                files, unmasked, args.batch_size, masking=masking, **options
-            ),
+            "masked": batches(unmasked, masking=masking),
         }
-        case = {"size": "base", "length": args.max_seq_length, "predictions": PREDICTIONS}
-        case |= {"batch": args.train_batch_size, "dtype": args.dtype}
-        training = contextlib.nullcontext()
+        worker = None
         if args.train_steps:
-            training = train_step.start("ours", train_step.CASE | case)
-        with training as worker:
-            show(rates(sources, args, worker))
+            case = {"size": "base", "length": args.max_seq_length, "predictions": PREDICTIONS}
+            case |= {"batch": TRAIN_BATCH, "dtype": args.dtype}
+            worker = stack.enter_context(train_step.start("ours", train_step.CASE | case))
+        show(rates(sources, args, worker))
 
 
 if __name__ == "__main__":
