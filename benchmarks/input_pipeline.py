@@ -90,7 +90,7 @@ def buffered_batches(paths, schema, batch_size):
     return batches.prefetch(tf.data.AUTOTUNE)
 
 
-def rates(sources, args, worker=None):
+def rates(sources, args, worker):
     """Sequences per second of the clock and of processor time, of each source and of training.
 
     Args:
