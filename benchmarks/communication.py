@@ -110,14 +110,16 @@ def main():
         work(args)
         return
     found = {kind: run_two(kind) for kind in KINDS}
-    print("| parameters | gradients of a step | step, exchanging | step, only computing |")
-    print("|---|---|---|---|")
-    for kind, measured in found.items():
-        print(
-            f"| {kind}'s, {measured['parameters'] / 1e6:.1f} M | "
-            f"{measured['parameters'] * 4 / 2**20:.0f} MiB | {measured['both']:.2f} s | "
-            f"{measured['computing']:.2f} s |"
-        )
+    rows = [
+        {
+            "parameters": f"{kind}'s, {measured['parameters'] / 1e6:.1f} M",
+            "gradients of a step": f"{measured['parameters'] * 4 / 2**20:.0f} MiB",
+            "step, exchanging": f"{measured['both']:.2f} s",
+            "step, only computing": f"{measured['computing']:.2f} s",
+        }
+        for kind, measured in found.items()
+    ]
+    print(train_step.table_of(rows))
     ratios = [
         found["BERT"][key] / found["ALBERT"][key] for key in ("parameters", "both", "computing")
     ]

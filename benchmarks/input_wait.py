@@ -39,7 +39,6 @@ from albert_tf.text import tokenization
 from albert_tf.training import devices, steps
 
 WARM_UP = 3  # steps of a turn before the clock runs
-COLUMNS = ("size", "batch", "dtype", "input", "step ms", "step", "CPU", "waiting")
 
 
 class TimedStep(steps.TrainStep):
@@ -152,7 +151,7 @@ def main():
     args = parser.parse_args()
     devices.set_precision(args.dtype)
     rows = [row for size in args.sizes.split(",") for row in measure(args, size, args.batch_size)]
-    print(train_step.table_of(rows, COLUMNS))
+    print(train_step.table_of(rows))
 
 
 if __name__ == "__main__":

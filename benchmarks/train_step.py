@@ -35,10 +35,6 @@ CASE = {  # what a case need not say
     "layers": 0, "vocab_size": 30000, "optimizer": "lamb", "dropout": 0.0, "recompute": False,
     "forward_only": False,
 }  # fmt: skip
-COLUMNS = (
-    "size", "layers", "length", "batch", "dtype", "who", "step s", "CPU s", "of products",
-    "of the first", "GFLOP/s", "peak GiB", "start s",
-)  # fmt: skip
 
 
 def config_of(case):
@@ -252,8 +248,9 @@ def measure(case, names, rounds):
         is_limit = who == "products"
         name = f"{who}, {optimizer}" if who == "ours" else who
         yield {
-            **{key: case[key] for key in ("size", "length", "batch", "dtype")},
+            "size": case["size"],
             "layers": config.num_hidden_layers,
+            **{key: case[key] for key in ("length", "batch", "dtype")},
             "who": name + (" recompute" if case["recompute"] and not is_limit else ""),
             "step s": round(seconds, 4 if seconds < 0.1 else 3),
             "CPU s": round(min(report["cpu"] for report in reports), 3),
@@ -265,9 +262,9 @@ def measure(case, names, rounds):
         }
 
 
-def table_of(rows, columns=COLUMNS):
-    """The rows as a Markdown table."""
-    lines = [columns, ["---"] * len(columns), *([row[name] for name in columns] for row in rows)]
+def table_of(rows):
+    """The rows, dicts with the same keys in the same order, as a Markdown table."""
+    lines = [rows[0], ["---"] * len(rows[0]), *(row.values() for row in rows)]
     return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
 
 
