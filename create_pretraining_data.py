@@ -24,15 +24,6 @@ def define_flags():
     )
 
 
-def beam_runner(given):
-    """BeamRunner as the flags say, or None; without --runner, Beam is not imported."""
-    if not given.runner:
-        return None
-    from albert_tf.corpus import beam_pipeline
-
-    return beam_pipeline.BeamRunner(given.runner, given.beam_pipeline_options)
-
-
 def main(given):
     """Reads the flags, makes the records, prints what was made."""
     flag_groups.check_paths(given)
@@ -58,7 +49,11 @@ def main(given):
         )
     heldout = given.heldout_output_file
     heldout_outputs = schemas.expand_shards(heldout, flag="heldout_output_file") if heldout else []
-    runner = beam_runner(given)
+    runner = None
+    if given.runner:  # otherwise, Beam is not imported
+        from albert_tf.corpus import beam_pipeline
+
+        runner = beam_pipeline.BeamRunner(given.runner, given.beam_pipeline_options)
     tokenizer = tokenization.FullTokenizer(
         vocab_file=given.vocab_file,
         spm_model_file=given.spm_model_file,
