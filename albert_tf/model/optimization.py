@@ -383,12 +383,7 @@ def create_optimizer(name, learning_rate, constants=options.ORIGINAL_OPTIMIZER):
         name: str, a key of OPTIMIZERS.
         learning_rate: float or schedule.
         constants: options.Optimizer, by default the original's.
-
-    Raises:
-        UserError: no optimizer has this name.
     """
-    if name not in OPTIMIZERS:
-        raise UserError(f"optimizer must be one of {', '.join(OPTIMIZERS)}. Received: {name!r}")
     kind = OPTIMIZERS[name]
     return kind(learning_rate, **{name: getattr(constants, name) for name in kind.constants})
 

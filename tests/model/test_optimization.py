@@ -178,11 +178,6 @@ def test_other_constants(name):
     assert constants.items() <= optimizer.get_config().items()
 
 
-def test_unknown_optimizer():
-    with refuses("'sgd'"):
-        optimization.create_optimizer("sgd", 0.1)
-
-
 # --- Clipping -----------------------------------------------------------------------------------
 
 
