@@ -51,7 +51,7 @@ STUDY = (
     CHANGES | dict.fromkeys(COMMANDS, list) | dict.fromkeys(("rows", "variants", "values"), dict)
 )
 STUDY |= {"title": str, "curves": str}  # curves: a file with numbers for each layer, to draw
-REQUIRED = {"title", "script", "metrics", "flags", "rows"}
+REQUIRED = {"title", "script", "metrics", "flags"}
 SIZE = "parameters"  # a metric that the config tells
 STOPPED = 130  # exit code of a script after Ctrl-C or SIGTERM
 
@@ -102,12 +102,9 @@ def read_study(path, values):
         study = _merged(base, study | lists)
     later = {"root": str(ROOT), "run": "{run}", "seed": "{seed}"}
     study = _filled(study, study.get("values", {}) | values | later)
-    _take_earlier_key(study)
-    absent = sorted(REQUIRED - study.keys())
-    if absent:
-        raise UserError(f"{path} has no {absent[0]}; experiments/README.md says what it is")
-    study = {"before": [], "after": [], "config": {}, "variants": {}, "values": {}} | study
-    parts = [(path, study, STUDY, set())]
+    tables = ("config", "rows", "variants", "values")
+    study = {"before": [], "after": [], **{key: {} for key in tables}} | study
+    parts = [(path, study, STUDY, REQUIRED)]
     for key, known in COMMANDS.items():
         if not isinstance(study[key], list):
             raise UserError(f"{path}: write [[{key}]] in place of [{key}]")
@@ -122,7 +119,7 @@ def read_study(path, values):
         _take_earlier_key(part)
         absent, unknown = sorted(needed - part.keys()), sorted(part.keys() - known.keys())
         if absent:
-            raise UserError(f"{where} has no {absent[0]}")
+            raise UserError(f"{where} has no {absent[0]}; experiments/README.md says what it is")
         if unknown:
             names = ", ".join(sorted(known))
             raise UserError(f"{where}: {unknown[0]} is unknown. Known are {names}")
