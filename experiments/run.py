@@ -206,14 +206,13 @@ def runs_of(study, output_dir, rows, seeds):
 def _steps(settings):
     """Number of updates that take `train_flops` floating-point operations."""
     names = ("max_seq_length", "max_predictions_per_seq", "train_batch_size")
+    given = {name: settings["flags"].get(name) for name in names}
     try:
-        length, predictions, batch = (int(settings["flags"][name]) for name in names)
-    except KeyError as error:
-        raise UserError(f"train_flops needs {error.args[0]} in flags") from error
-    except (TypeError, ValueError) as error:
-        raise UserError(f"train_flops needs whole numbers in flags: {error}") from error
+        length, predictions, batch = map(int, given.values())
+    except (TypeError, ValueError):
+        length = batch = 0
     if min(length, batch) < 1:
-        raise UserError(f"train_flops needs {names[0]} and {names[2]} above 0 in flags")
+        raise UserError(f"train_flops needs whole numbers above 0 in flags. Received: {given}")
     config = AlbertConfig.from_dict(settings["config"])
     update = flops.training_flops(config, batch, length, predictions)
     return max(1, round(settings["train_flops"] / update))
