@@ -569,7 +569,7 @@ def _shares_header(task, data_dir, split):
     Another split begins with the same text then, and goes on otherwise, and where there are labels,
     no other row has that of the header.
     """
-    if any(isinstance(column, str) for column in task.text + task.label):
+    if tables.names_in(task.text + task.label):
         return False  # the names tell
     starts = {}
     for other in SPLITS:

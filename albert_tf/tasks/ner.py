@@ -290,7 +290,7 @@ def _read_header(path, lines, rows, columns, known):
     is_csv = path.endswith(".csv")
     if columns == RECOGNISED and (is_csv or len(widths) == 1 or "\t" in lines[number - 1]):
         columns = _named_in(names, known)
-    if any(isinstance(column, str) for column in columns):
+    if tables.names_in(columns):
         lines[number - 1] = ""
         del rows[first]
         divides = [n for n, name in enumerate(names) if _DIVIDES.fullmatch(name)]
@@ -332,7 +332,7 @@ def _named_in(names, known):
 
 def _numbers(columns, header, path):
     """Columns by number, of those that may be names in the first line."""
-    missing = [name for name in columns if isinstance(name, str) and name not in header]
+    missing = [name for name in tables.names_in(columns) if name not in header]
     if missing:
         raise UserError(
             f"{path}: no column {missing[0]!r} in the first line; there are {', '.join(header)}"

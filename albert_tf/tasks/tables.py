@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables of text: reads CSV with any separator and JSON objects, and writes tab-separated files."""
+"""Tables of text: reads CSV with any separator and JSON objects, and writes tab-separated files.
+
+Importing it needs no TensorFlow, so that predict.py answers mistakes at once.
+"""
 
 import codecs
 import csv
@@ -11,7 +14,6 @@ import reprlib
 import sys
 from typing import NamedTuple
 
-from albert_tf.corpus import unpacking
 from albert_tf.errors import UserError, decode, parse_json
 
 SEPARATORS = {"\t": "tabs", ",": "commas", ";": "semicolons", "|": "vertical bars"}
@@ -105,6 +107,11 @@ def column_of(given):
     return int(given) if isinstance(given, str) and given.isdecimal() else given
 
 
+def names_in(columns):
+    """The names among columns, which may be numbers too: list of str."""
+    return [column for column in columns if isinstance(column, str)]
+
+
 def find_form(content, path, columns=(), delimiter=None, quoted_tabs=True):
     """Finds out how the rows of a file are written.
 
@@ -161,7 +168,7 @@ def _rank(lines, form, columns):
     last = max((column for column in columns if isinstance(column, int)), default=0)
     if width <= last or width < min(len(columns), 2):
         return None
-    names, wanted = {cell.strip() for cell in rows[0]}, {c for c in columns if isinstance(c, str)}
+    names, wanted = {cell.strip() for cell in rows[0]}, {*names_in(columns)}
     is_unnamed = not wanted <= names
     if sum(other != width for other in widths) > len(rows) / 10 and (is_unnamed or not wanted):
         return None
@@ -218,6 +225,8 @@ def first_rows(path, columns, delimiter=None):
     Raises:
         UserError: the file cannot be read.
     """
+    from albert_tf.corpus import unpacking
+
     lines = unpacking.lines(path)
     content = b"".join(itertools.islice(lines, _SAMPLE_LINES)).removeprefix(codecs.BOM_UTF8)
     for line in itertools.islice(lines, _SAMPLE_LINES):  # up to the end of a cell in quotes
@@ -242,7 +251,7 @@ def _prepared(content, path, columns, delimiter, quoted_tabs=True):
 
 def _without_comments(content, columns):
     """Makes comments blank: lines with # that stand before a header with the names of columns."""
-    names = [column.encode() for column in columns if isinstance(column, str)]
+    names = [name.encode() for name in names_in(columns)]
     lines = content.split(b"\n", _SAMPLE_LINES)
     for place, line in enumerate(lines if names else []):
         if not line.startswith(b"#") or all(name in line for name in names):
@@ -336,6 +345,8 @@ def read_columns(
             column is missing, there is no row, or a row of a user's own file is longer than the
             first line.
     """
+    from albert_tf.corpus import unpacking
+
     content = unpacking.read(path)
     if not content.strip():
         raise UserError(f"{path} is empty; it needs one example per line")
@@ -350,13 +361,13 @@ def read_columns(
     if quoted_tabs:  # spreadsheets write separators alone for rows without content
         table = [(line, cells if any(map(str.strip, cells)) else []) for line, cells in table]
     found, left_out = [], 0
-    if any(isinstance(column, str) for column in columns):  # nothing before a header is a row
+    if names_in(columns):  # nothing before a header is a row
         left_out = next((place for place, (_, cells) in enumerate(table) if cells), 0)
         table = table[left_out:]
     first = [cell.strip().removeprefix("\ufeff") for cell in table[0][1]]
     if has_header is None:
-        has_header = any(isinstance(column, str) for column in columns) or is_numbering(first)
-    if not has_header and any(isinstance(column, str) for column in columns):
+        has_header = bool(names_in(columns)) or is_numbering(first)
+    if not has_header and names_in(columns):
         raise UserError(f"--noheader: {path} has no names then, so give columns by number, from 0")
     columns = [_number(column, first, path, form) for column in columns]
     width = max(columns) + 1 - min(0, *columns)
