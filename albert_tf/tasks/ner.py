@@ -20,7 +20,7 @@ import numpy as np
 from albert_tf import files
 from albert_tf.checkpoints.run_directory import FinetunedTask
 from albert_tf.corpus import unpacking
-from albert_tf.errors import UserError, decode, parse_json
+from albert_tf.errors import UserError, decode, naming, parse_json
 from albert_tf.model import heads, objectives
 from albert_tf.options import OF_WORDS
 from albert_tf.publish import graph_inputs, signatures
@@ -154,10 +154,8 @@ def read(path, labels=None, needs_labels=True, columns=RECOGNISED, header=()):
     if "" in places:
         raise UserError(f"{places['']}: the label is missing; a line is a word and its label")
     if labels is None:
-        try:
+        with naming(path):
             tag_schemes.find(places)
-        except UserError as error:
-            raise UserError(f"{path}: {error}") from error
         return sentences
     scheme = tag_schemes.find(labels)
     for label in dict.fromkeys(word.label for word in sentences.words):
@@ -452,10 +450,8 @@ def find_labels(data_dir, given=None, columns=RECOGNISED):
             raise UserError(
                 f"--labels must be at least two different labels. Received: {','.join(given)}"
             )
-        try:
+        with naming(f"--labels={','.join(given)}"):
             tag_schemes.find(given)
-        except UserError as error:
-            raise UserError(f"--labels={','.join(given)}: {error}") from error
         return tuple(given)
     remedy = "check --data_dir, or give the model's labels in the order of its training as --labels"
     path = input_file(data_dir, "train", remedy)

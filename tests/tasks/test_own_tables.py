@@ -477,9 +477,23 @@ def test_lists_of_json(cells, labels):
     assert labels_in(cells) == labels
 
 
-def test_lists_that_cannot_be_read():
+def test_lists_that_cannot_be_read(tmp_path):
     with refuses("New York"):
         labels_in(['["New York", x]'])
+    for cell, message in (
+        ('["New York]', "train.tsv ... New York"),
+        ("[a, b]", "train.tsv ... [a, b]"),
+    ):
+        write(tmp_path, "train.tsv", "text\tlabel", f"a\t{cell}", "b\t[x]")
+        with refuses(message):
+            glue.tsv_task("text", None, "label", data_dir=str(tmp_path))
+
+
+def test_columns_of_true_and_false(tmp_path, tokenizer):
+    write(tmp_path, "train.csv", "text,a,b", "t,1.,0.", "u,true,false")
+    row = glue.tsv_task("text", None, "a,b", multi_label=True)
+    examples, _ = glue.read_examples(row, str(tmp_path), "train", tokenizer)
+    assert [example.label for example in examples] == [["a"], ["a"]]
 
 
 @pytest.mark.parametrize(("cells", "warns"), [(["x y", "y", "x y"], True), (["x|y", "y"], False)])
