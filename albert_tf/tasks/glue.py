@@ -129,11 +129,6 @@ class GlueTask:
         return not self.folder
 
     @property
-    def header(self):
-        """Whether own files have a header (bool); None to recognise it."""
-        return None if self.splits_with_header is None else bool(self.splits_with_header)
-
-    @property
     def is_regression(self):
         """Whether labels are scores."""
         return self.labels is None
@@ -359,7 +354,7 @@ def _labels_in(task, table):
     """The labels of a training file: tuple of str, by `tables.order`."""
     found = _labels_of(task, table.rows, str.strip)
     first, others = found[0], [label for labels in found[1:] for label in labels]
-    is_unsure = table.header is None and task.header is None
+    is_unsure = table.header is None and task.splits_with_header is None
     if is_unsure and first and {*first}.isdisjoint(others):
         raise UserError(
             f"{table.rows[0].place}: label {LABEL_SEPARATOR.join(first)!r} occurs only here, so "
@@ -507,14 +502,13 @@ def test_labels(task, table, normalize):
     width = min(len(row.cells) for row in table.rows)
     if not numbers or not all(isinstance(n, int) and n < width for n in numbers):
         return None
-    rows = [
-        row._replace(values=row.values[: len(task.text)] + [row.cells[n] for n in numbers])
-        for row in table.rows
-    ]
-    given = {label.strip() for row in rows for label in row.values[len(task.text) :]}
+    cells = [[row.cells[n] for n in numbers] for row in table.rows]
+    given = {label.strip() for labels in cells for label in labels}
     if given <= label_lists.STAND_INS:
         return None
     try:
+        pairs = zip(table.rows, cells, strict=True)
+        rows = [row._replace(values=row.values + labels) for row, labels in pairs]
         return labels_of(task, rows, normalize)
     except UserError as error:
         print(f"The test set is not scored: {error}")
@@ -541,9 +535,10 @@ def read_rows(task, data_dir, split):
             f"{path}: column {twice!r} would be read twice: --text_column, --text_pair_column and "
             "--label_column must be different columns. By default, --text_column is 0"
         )
-    has_header = task.header if task.is_own else split in task.splits_with_header
-    if has_header is None and _shares_header(task, data_dir, split):
-        has_header = True
+    if task.splits_with_header is None:
+        has_header = _shares_header(task, data_dir, split) or None  # None: recognise it
+    else:
+        has_header = split in task.splits_with_header
     table = tables.read_columns(
         path,
         columns,
@@ -593,8 +588,7 @@ def _shares_header(task, data_dir, split):
 
 def _has_label_of_header(task, rows):
     """Whether no other row has the label of the first one, if there are labels."""
-    column = task.label[0] if task.label else None
-    labels = [row[column] for row in rows if column is not None and column < len(row)]
+    labels = [row[column] for column in task.label[:1] for row in rows if column < len(row)]
     if len(labels) < len(rows):
         return True
     if task.is_regression:
