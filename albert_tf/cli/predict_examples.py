@@ -121,10 +121,7 @@ def read(lines, name, model, columns=None, header=None, delimiter=None, num_peek
     """
     columns = {key: tables.column_of(column) for key, column in (columns or {}).items()}
     lines, peeked = _peek(lines, num_peeked)
-    start = peeked[0].strip()
-    is_alone = name.endswith(".json") and len(peeked) == 1 < num_peeked and not model.is_of_words
-    is_alone = is_alone and not _is_example(start, name, model)
-    if start[:1] == b"[" or (start[:1] == b"{" and (is_alone or start[-1:] != b"}")):
+    if _is_json_value(peeked, name, model, num_peeked):
         content = b"".join(lines)
         lines = tables.json_lines(content, name) or content.splitlines(keepends=True)
         peeked = lines[:num_peeked]
@@ -226,11 +223,17 @@ def _of_rows(table, columns, model, copies):
         yield check(others | dict(zip(columns, row.values, strict=True)), model, row.place)
 
 
-def _is_example(line, name, model):
-    """Whether a line is a JSON object with a text, and no table."""
-    found = parse_json(line, name) if line.startswith(b"{") else None
-    names = {*model.inputs, *model.trained_columns.values()}
-    return isinstance(found, dict) and any(isinstance(found.get(key), str) for key in names)
+def _is_json_value(lines, name, model, num_peeked):
+    """Whether a file is one JSON value with many examples, and not an example on each line."""
+    start = lines[0].strip()
+    if start[:1] != b"{":
+        return start[:1] == b"["
+    if start[-1:] != b"}":
+        return True
+    if not name.endswith(".json") or not len(lines) == 1 < num_peeked or model.is_of_words:
+        return False
+    found, names = parse_json(start, name), {*model.inputs, *model.trained_columns.values()}
+    return not any(isinstance(found.get(key), str) for key in names)
 
 
 def _looks_like_names(row, lines, form):
@@ -487,7 +490,7 @@ def _example(row, model, columns, names, form, place):
         raise UserError(
             f"{place}: {len(usual)} columns are expected, with {form}: {', '.join(usual)}. "
             f"Received: {len(row)}. A first line with these names says "
-            f"which columns they are{', and so does --text_column' * model.is_of_texts}"
+            "which columns they are" + (", and so does --text_column" if model.is_of_texts else "")
         )
     found = dict(zip(names or usual, row, strict=bool(names)))
     if "options" in model.inputs:
@@ -551,29 +554,29 @@ def check(example, model, place):
     if missing:
         raise UserError(f"{place}: {model.takes}. Missing: {', '.join(missing)}")
     for name in model.inputs:
-        value, count = example[name], model.num_options
-        is_list = name == "options" or model.is_of_words
-        texts = value if is_list and isinstance(value, list) else [value]
-        if not all(isinstance(text, str) for text in texts):
-            raise UserError(f"{place}: {name} must be text. Received: {reprlib.repr(value)}")
-        if name == "options" and not model.fewest <= len(texts) <= count:
-            expected = f"{model.fewest} to {count}" if model.fewest < count else count
-            raise UserError(f"{place}: {expected} options are expected. Received: {len(texts)}")
-        may_be_empty = name == "text_pair" or name in model.optional
-        if not may_be_empty and not any(map(_has_content, texts)):  # RACE has empty options
-            raise UserError(
-                f"{place}: {name} has no content. Received: {value!r}. Leave a line of a file "
-                "blank where nothing is to be predicted"
-            )
+        _check_input(name, example[name], model, place)
     for passage in {"context", "article"} & {*model.inputs}:
         if example[passage]:
             squad_questions.check_not_swapped(example["question"], example[passage], place)
     return {name: example.pop(name) for name in model.inputs}, example, place
 
 
-def _has_content(text):
-    """Whether a text has a character that is visible."""
-    return any(char.isprintable() and not char.isspace() for char in text)
+def _check_input(name, value, model, place):
+    """Raises UserError if an input is no text that the model can read."""
+    is_list = (name == "options" or model.is_of_words) and isinstance(value, list)
+    texts, count = value if is_list else [value], model.num_options
+    if not all(isinstance(text, str) for text in texts):
+        raise UserError(f"{place}: {name} must be text. Received: {reprlib.repr(value)}")
+    if name == "options" and not model.fewest <= len(texts) <= count:
+        expected = f"{model.fewest} to {count}" if model.fewest < count else count
+        raise UserError(f"{place}: {expected} options are expected. Received: {len(texts)}")
+    may_be_empty = name == "text_pair" or name in model.optional
+    is_visible = any(c.isprintable() and not c.isspace() for c in "".join(texts))
+    if not may_be_empty and not is_visible:  # RACE has empty options
+        raise UserError(
+            f"{place}: {name} has no content. Received: {value!r}. Leave a line of a file "
+            "blank where nothing is to be predicted"
+        )
 
 
 def _check_key(name, model, place):

@@ -345,29 +345,17 @@ def read_columns(
             column is missing, there is no row, or a row of a user's own file is longer than the
             first line.
     """
-    from albert_tf.corpus import unpacking
-
-    content = unpacking.read(path)
-    if not content.strip():
-        raise UserError(f"{path} is empty; it needs one example per line")
-    form, content = _prepared(content, path, columns, delimiter, quoted_tabs)
-    lines = [line + b"\n" for line in content.removesuffix(b"\n").split(b"\n")]
-    if form.separator:
-        table = list(rows(lines, path, form))
-    else:
-        table, has_header = _objects(content, lines, path), True
-    if not table:
-        raise UserError(f"{path} holds no example")
-    if quoted_tabs:  # spreadsheets write separators alone for rows without content
-        table = [(line, cells if any(map(str.strip, cells)) else []) for line, cells in table]
-    found, left_out = [], 0
-    if names_in(columns):  # nothing before a header is a row
+    form, table = _rows_of(path, columns, delimiter, quoted_tabs)
+    names, found, left_out = names_in(columns), [], 0
+    if names:  # nothing before a header is a row
         left_out = next((place for place, (_, cells) in enumerate(table) if cells), 0)
         table = table[left_out:]
     first = [cell.strip().removeprefix("\ufeff") for cell in table[0][1]]
-    if has_header is None:
-        has_header = bool(names_in(columns)) or is_numbering(first)
-    if not has_header and names_in(columns):
+    if not form.separator:
+        has_header = True
+    elif has_header is None:
+        has_header = bool(names) or is_numbering(first)
+    if names and not has_header:
         raise UserError(f"--noheader: {path} has no names then, so give columns by number, from 0")
     columns = [_number(column, first, path, form) for column in columns]
     width = max(columns) + 1 - min(0, *columns)
@@ -375,14 +363,8 @@ def read_columns(
         if not cells and keep_blank:
             cells = [""] * max(width, len(first))
         place = f"{path}, line {line}"
-        if quoted_tabs and has_header and len(first) > 1 and [*map(str.strip, cells)] == first:
-            raise UserError(f"{place}: the names of the columns are repeated: remove this line")
-        if quoted_tabs and any(map(str.strip, cells[len(first) :])):  # pandas refuses it too
-            raise UserError(
-                f"{place}: {len(cells)} columns, but the first line has {len(first)}. The file is "
-                f"read with {form}: put texts with this character in quotes, or give another "
-                "--delimiter to run_classifier.py"
-            )
+        if quoted_tabs:
+            _check_against_first(cells, first, has_header, place, form)
         if len(cells) >= width:
             found.append(Row(place, line, number, cells, [cells[column] for column in columns]))
         elif not cells or skip_short:
@@ -395,6 +377,35 @@ def read_columns(
     if not found:
         raise UserError(f"{path} holds no example")
     return Table(path, form, first if has_header else None, table[0][1], found, left_out)
+
+
+def _rows_of(path, columns, delimiter, quoted_tabs):
+    """Reads a file: (Form, list of rows as of `rows`), for `read_columns`."""
+    from albert_tf.corpus import unpacking
+
+    content = unpacking.read(path)
+    if not content.strip():
+        raise UserError(f"{path} is empty; it needs one example per line")
+    form, content = _prepared(content, path, columns, delimiter, quoted_tabs)
+    lines = [line + b"\n" for line in content.removesuffix(b"\n").split(b"\n")]
+    table = [*rows(lines, path, form)] if form.separator else _objects(content, lines, path)
+    if not table:
+        raise UserError(f"{path} holds no example")
+    if quoted_tabs:  # spreadsheets write separators alone for rows without content
+        table = [(line, cells if any(map(str.strip, cells)) else []) for line, cells in table]
+    return form, table
+
+
+def _check_against_first(cells, first, has_header, place, form):
+    """Raises UserError if a row of a user's own file repeats the header or is longer."""
+    if has_header and len(first) > 1 and [*map(str.strip, cells)] == first:
+        raise UserError(f"{place}: the names of the columns are repeated: remove this line")
+    if any(map(str.strip, cells[len(first) :])):  # pandas refuses it too
+        raise UserError(
+            f"{place}: {len(cells)} columns, but the first line has {len(first)}. The file is "
+            f"read with {form}: put texts with this character in quotes, or give another "
+            "--delimiter to run_classifier.py"
+        )
 
 
 def is_numbering(cells):
