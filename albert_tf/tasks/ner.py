@@ -293,7 +293,8 @@ def _read_header(path, lines, rows, columns, known):
         lines[number - 1] = ""
         del rows[first]
         divides = [n for n, name in enumerate(names) if _DIVIDES.fullmatch(name)]
-        return _numbers(columns, names, path), names, divides
+        given = (c if c is None else tables.number_of(c, names, path) for c in columns)
+        return Columns(*given), names, divides
     return columns, [], [n for n, c in enumerate(names) if is_csv and _NUMBERED.fullmatch(c)]
 
 
@@ -327,16 +328,6 @@ def _named_in(names, known):
     if words and (labels or others or {*names} <= {*known}):
         return Columns(words[0], labels[-1] if labels else None)
     return RECOGNISED
-
-
-def _numbers(columns, header, path):
-    """Columns by number, of those that may be names in the first line."""
-    missing = [name for name in tables.names_in(columns) if name not in header]
-    if missing:
-        raise UserError(
-            f"{path}: no column {missing[0]!r} in the first line; there are {', '.join(header)}"
-        )
-    return Columns(*(header.index(c) if isinstance(c, str) else c for c in columns))
 
 
 def _comments(lines, filled, labels):

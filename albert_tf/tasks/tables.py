@@ -357,7 +357,7 @@ def read_columns(
         has_header = bool(names) or is_numbering(first)
     if names and not has_header:
         raise UserError(f"--noheader: {path} has no names then, so give columns by number, from 0")
-    columns = [_number(column, first, path, form) for column in columns]
+    columns = [number_of(column, first, path, form) for column in columns]
     width = max(columns) + 1 - min(0, *columns)
     for number, (line, cells) in enumerate(table[has_header:], start=int(has_header)):
         if not cells and keep_blank:
@@ -418,15 +418,26 @@ def is_numbering(cells):
     return cells == [str(number) for number in range(len(cells))]
 
 
-def _number(column, header, path, form):
-    """Number of a column, which may be given by its name in the header."""
+def number_of(column, header, path, form=None):
+    """Number of a column, which may be given by its name in the header: int.
+
+    Args:
+        column: int or str.
+        header: list of str.
+        path: str, for messages.
+        form: Form, how the file is read, for messages.
+
+    Raises:
+        UserError: no column has this name, or two have.
+    """
     if isinstance(column, int):
         return column
     if header.count(column) != 1:
         state = "two columns are named" if column in header else "no column"
         raise UserError(
-            f"{path}: {state} {column!r} in its header; there are {', '.join(map(repr, header))}, "
-            f"with {form}. --text_column, --label_column and so on name the columns"
+            f"{path}: {state} {column!r} in its header; there are {', '.join(map(repr, header))}"
+            f"{f', with {form}' if form else ''}. --text_column, --label_column and so on name the "
+            "columns"
         )
     return header.index(column)
 
