@@ -276,12 +276,8 @@ class GlueData(base.DataSet):
     def read(self, split):
         """Reads a split; returns its examples, and counts for messages."""
         tokenizer = self.task.text.tokenizer
-        examples, left_out = glue.read_examples(self.row, self.data_dir, split, tokenizer)
-        counts = {
-            "other_labels": examples.other_labels,
-            "left_out": left_out,
-            "without_text": sum(not (example.text_a or example.text_b) for example in examples),
-        }
+        examples, counts = glue.read_examples(self.row, self.data_dir, split, tokenizer)
+        counts["without_text"] = sum(not (e.text_a or e.text_b) for e in examples)
         if split == "train" and not self.row.multi_label:
             counts["sorted_by_label"] = num_sorted(self.task, examples)
         return examples, counts

@@ -51,13 +51,11 @@ class Examples(list):
     Attributes:
         are_labelled: bool, whether their labels are real ones.
         is_test: bool.
-        other_labels: int, number of rows left out because of their labels.
     """
 
-    def __init__(self, examples, are_labelled, is_test, other_labels):
+    def __init__(self, examples, are_labelled, is_test):
         super().__init__(examples)
         self.are_labelled, self.is_test = are_labelled, is_test
-        self.other_labels = other_labels
 
 
 @dataclasses.dataclass(frozen=True)
@@ -459,8 +457,8 @@ def read_examples(task, data_dir, split, tokenizer):
             the original does so.
 
     Returns:
-        (list of Example, int): examples, and the number of rows left out: blank lines, and in some
-        tasks rows that lack columns.
+        (Examples, dict of int): examples, and the numbers of rows left out: `left_out`, blank lines
+        and in some tasks rows that lack columns; `other_labels`, those with unknown labels.
 
     Raises:
         UserError: the file is missing, empty or damaged, or a row lacks columns or has an unknown
@@ -480,18 +478,17 @@ def read_examples(task, data_dir, split, tokenizer):
         labels = test_labels(task, table, normalize)
     else:
         labels = labels_of(task, table.rows, normalize, skip_others=task.skip_other_labels)
-    are_labelled = labels is not None
-    pairs = zip(table.rows, labels or [task.stand_in] * len(table.rows), strict=True)
-    pairs = [(row, label) for row, label in pairs if label is not None]
-    if not pairs:
+    examples = Examples([], labels is not None, split == "test")
+    labels = labels or [task.stand_in] * len(table.rows)
+    for row, label in zip(table.rows, labels, strict=True):
+        if label is not None:
+            texts = [normalize(text) for text in row.values[: len(task.text)]]
+            text_b = texts[1] if len(texts) == 2 else None
+            examples.append(Example(name(row), texts[0], text_b, label))
+    if not examples:
         raise UserError(f"{table.path}: no row has one of --labels={','.join(task.labels)}")
-    examples = []
-    for row, label in pairs:
-        texts = [normalize(text) for text in row.values[: len(task.text)]]
-        examples.append(Example(name(row), texts[0], texts[1] if len(texts) == 2 else None, label))
     other_labels = len(table.rows) - len(examples)
-    examples = Examples(examples, are_labelled, split == "test", other_labels)
-    return examples, table.left_out
+    return examples, {"left_out": table.left_out, "other_labels": other_labels}
 
 
 def test_labels(task, table, normalize):

@@ -530,12 +530,12 @@ class SquadData(base.DataSet):
             return
         threshold = predictions.robust_threshold(metrics[THRESHOLD])
         before, named = folder.threshold, prefixes and _named(prefixes)
-        is_same_model = before is not None and before.checkpoints in (None, named)
-        if not is_best and is_same_model and before.tuned_on != given.predict_file:
-            base.say_threshold(THRESHOLD, before.null_score_diff_threshold, threshold, kept=True)
-            return
-        if before is not None and not is_best:
-            base.say_threshold(THRESHOLD, before.null_score_diff_threshold, threshold)
+        if before and not is_best:
+            is_same_model = before.checkpoints in (None, named)
+            kept = is_same_model and before.tuned_on != given.predict_file
+            base.say_threshold(THRESHOLD, before.null_score_diff_threshold, threshold, kept)
+            if kept:
+                return
         folder.write_threshold(NoAnswerThreshold(threshold, given.predict_file, named))
 
     def check_thresholds(self, prefixes):
