@@ -294,14 +294,9 @@ class SquadV2Task(SquadTask):
 
     def scores(self, examples, predictions):
         """Metrics of labelled questions, null_score_diff_threshold among them."""
-        threshold = self.options.null_score_diff_threshold
-        return scores.evaluate_run_v2(
-            _gold(examples),
-            predictions.texts,
-            predictions.null_odds,
-            threshold,
-            self.options.f1_unit,
-        )
+        given = self.options.null_score_diff_threshold, self.options.f1_unit
+        found = predictions.texts, predictions.null_odds
+        return scores.evaluate_run_v2(_gold(examples), *found, *given)
 
     def known_threshold(self, prefixes):
         """The threshold that is given, or that was tuned: float."""
