@@ -326,9 +326,6 @@ def test_two_columns_with_the_name_of_the_labels(tmp_path):
             ner.read(str(path), columns=columns)
     (words,) = ner.read(str(path), columns=ner.Columns("word", 2))
     assert [word.label for word in words] == ["B", "O"]
-        "B",
-        "O",
-    ]
 
 
 def test_a_label_that_only_the_first_line_has(written, tmp_path, capsys):
