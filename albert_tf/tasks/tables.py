@@ -444,12 +444,10 @@ def number_of(column, header, path, form=None):
 
 def _objects(content, lines, path):
     """A table of JSON objects, one a line or in a list, as `rows`; their keys are its header."""
-    keys, found = {}, []
-    for number, row in _numbered_objects(content, lines, path):
-        found.append((number, flat(row or {})))
-        keys |= dict.fromkeys(found[-1][1])
+    found = [(n, flat(row or {})) for n, row in _numbered_objects(content, lines, path)]
+    keys = [*dict.fromkeys(key for _, row in found for key in row)]
     table = [(n, [cell(row.get(key)) for key in keys] if row else []) for n, row in found]
-    return [(0, [*keys]), *table]
+    return [(0, keys), *table]
 
 
 def json_lines(content, path):
@@ -472,16 +470,15 @@ def json_lines(content, path):
 def _numbered_objects(content, lines, path):
     """Yields (number of the line, dict or None) of the JSON objects of a file."""
     is_line = path.endswith(".jsonl") and len(lines) == 1 and content[:1] == b"{"
-    whole = parse_json(content, path) if _is_one_value(content) and not is_line else None
-    if whole is not None:
+    if _is_one_value(content) and not is_line:
+        whole = parse_json(content, path)
         found = whole if isinstance(whole, list) else _rows_of_object(whole, path)
-        numbered = [(number, row) for number, row in enumerate(found, start=1)]
     else:
-        numbered = [
-            (n, parse_json(line, f"{path}, line {n}") if line.strip() else None)
+        found = [
+            parse_json(line, f"{path}, line {n}") if line.strip() else None
             for n, line in enumerate(lines, start=1)
         ]
-    for number, row in numbered:
+    for number, row in enumerate(found, start=1):
         if not isinstance(row, dict | None):
             raise UserError(
                 f"{path}, line {number}: a JSON object with the columns is expected. Received: "
