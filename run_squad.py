@@ -17,7 +17,7 @@ from albert_tf.cli import flag_groups, launch
 from albert_tf.errors import UserError
 
 KEEP_CHECKPOINTS = 3  # of those that were evaluated, besides the best, as in the original
-RECORD_FLAGS = {"train": "train_feature_file", "predict": "predict_feature_file"}
+RECORD_FLAGS = {"train": "train_feature_file", "dev": "predict_feature_file"}
 
 
 def define_flags():
@@ -62,7 +62,7 @@ def main(given):
     text = model_flags.text_input(models)
     task = version(text, settings.values_of(options.Squad), given.output_dir)
     task.reads_cls = squad.is_read_at_cls(prefixes)
-    data = squad.SquadData(task, given.output_dir)
+    data = squad.data_set(task, given.output_dir)
     data.check_thresholds(prefixes)
     steps = sys.maxsize  # without training, only the timeout ends a wait for checkpoints
     if given.do_train:

@@ -43,6 +43,15 @@ class UserError(ValueError):
     """
 
 
+@contextlib.contextmanager
+def naming(where):
+    """Puts a place, such as a file, before the message of a UserError."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"{where}: {error}") from error
+
+
 class CalledElsewhere:
     """An attribute that other libraries have and this class lacks; the error names ours.
 

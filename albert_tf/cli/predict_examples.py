@@ -14,6 +14,8 @@ from typing import NamedTuple
 
 from albert_tf import options
 from albert_tf.errors import UserError, parse_json
+from albert_tf.tasks import tables, tag_schemes
+from albert_tf.tasks.squad import questions as squad_questions
 
 INPUTS = tuple(  # in this order
     field.name
@@ -76,6 +78,19 @@ class Model(NamedTuple):
         return [name for name in self.columns if name not in optional]
 
     @property
+    def trained_columns(self):
+        """The columns that the training read: dict from input to a name (str) or number (int)."""
+        found = {
+            name: tables.column_of(self.of_training.get(f"{name}_column")) for name in self.inputs
+        }
+        return {name: column for name, column in found.items() if column not in (None, "")}
+
+    @property
+    def is_of_texts(self):
+        """Whether it takes a text or two, whose columns flags may name (bool)."""
+        return {*self.inputs} <= {"text", "text_pair"}
+
+    @property
     def takes(self):
         """A clause of messages."""
         return f"this model takes {', '.join(self.inputs)}"
@@ -104,14 +119,9 @@ def read(lines, name, model, columns=None, header=None, delimiter=None, num_peek
     Raises:
         UserError: there is no example, an input is missing, or a line is not an example.
     """
-    from albert_tf.tasks import tables
-
     columns = {key: tables.column_of(column) for key, column in (columns or {}).items()}
     lines, peeked = _peek(lines, num_peeked)
-    start = peeked[0].strip()
-    is_alone = name.endswith(".json") and len(peeked) == 1 < num_peeked and not model.is_of_words
-    is_alone = is_alone and not _is_example(start, name, model)
-    if start[:1] == b"[" or (start[:1] == b"{" and (is_alone or start[-1:] != b"}")):
+    if _is_json_value(peeked, name, model, num_peeked):
         content = b"".join(lines)
         lines = tables.json_lines(content, name) or content.splitlines(keepends=True)
         peeked = lines[:num_peeked]
@@ -119,8 +129,7 @@ def read(lines, name, model, columns=None, header=None, delimiter=None, num_peek
         columns = {**found, **columns}
         delimiter = delimiter or model.of_training.get("delimiter")
         header = model.of_training.get("header") if header is None else header
-        shown = ", ".join(f"{key} in column {column!r}" for key, column in found.items())
-        print(f"{name}: {shown}, as in the training", file=sys.stderr)
+        print(f"{name}: {_shown(found)}, as in the training", file=sys.stderr)
     if columns:
         _check_columns(columns, model, header)
     form = _find_form(peeked, name, model, [*columns.values()], tables.parse_delimiter(delimiter))
@@ -162,19 +171,17 @@ def of_table(path, model, columns, header, delimiter):
         iterator as `read`; None if the file has no columns that flags or the training name, or
         with the names of the inputs.
     """
-    from albert_tf.tasks import tables
-
-    if not {*model.inputs} <= {"text", "text_pair"}:
+    if not model.is_of_texts or header is False:
         return None
     given = {key: tables.column_of(column) for key, column in columns.items()}
-    known = {key: tables.column_of(model.of_training.get(f"{key}_column")) for key in model.inputs}
-    known = {key: column for key, column in known.items() if isinstance(column, str)}
+    trained = model.trained_columns
+    known = {key: trained[key] for key in trained if isinstance(trained[key], str)}
     usual = {name: name for name in model.required}
     separator = tables.parse_delimiter(delimiter or model.of_training.get("delimiter"))
     for source in [{}] if "text" in given else [known, usual]:
         wanted = source | given
-        names = {column for column in wanted.values() if isinstance(column, str)}
-        if not names or "text" not in wanted or header is False:
+        names = {*tables.names_in(wanted.values())}
+        if not names or "text" not in wanted:
             continue
         rows = tables.first_rows(path, [*wanted.values()], separator)
         if rows and names <= {*rows[0]}:
@@ -189,9 +196,12 @@ def of_table(path, model, columns, header, delimiter):
     table = tables.read_columns(
         path, [*wanted.values()], has_header=header, delimiter=separator, keep_blank=True
     )
-    shown = ", ".join(f"{key} in column {column!r}" for key, column in wanted.items())
-    print(f"{path} is read with {table.form}: {shown}", file=sys.stderr)
+    print(f"{path} is read with {table.form}: {_shown(wanted)}", file=sys.stderr)
     return _of_rows(table, wanted, model, copies)
+
+
+def _shown(columns):
+    return ", ".join(f"{key} in column {column!r}" for key, column in columns.items())
 
 
 def _of_rows(table, columns, model, copies):
@@ -213,11 +223,17 @@ def _of_rows(table, columns, model, copies):
         yield check(others | dict(zip(columns, row.values, strict=True)), model, row.place)
 
 
-def _is_example(line, name, model):
-    """Whether a line is a JSON object with a text, and no table."""
-    found = parse_json(line, name) if line.startswith(b"{") else None
-    names = {*model.inputs, *(model.of_training.get(f"{key}_column") for key in model.inputs)}
-    return isinstance(found, dict) and any(isinstance(found.get(key), str) for key in names)
+def _is_json_value(lines, name, model, num_peeked):
+    """Whether a file is one JSON value with many examples, and not an example on each line."""
+    start = lines[0].strip()
+    if start[:1] != b"{":
+        return start[:1] == b"["
+    if start[-1:] != b"}":
+        return True
+    if not name.endswith(".json") or not len(lines) == 1 < num_peeked or model.is_of_words:
+        return False
+    found, names = parse_json(start, name), {*model.inputs, *model.trained_columns.values()}
+    return not any(isinstance(found.get(key), str) for key in names)
 
 
 def _looks_like_names(row, lines, form):
@@ -269,7 +285,7 @@ def sentences(path, model, columns):
         list as `read` yields; None if the file has texts, or JSON objects.
     """
     from albert_tf.corpus import unpacking
-    from albert_tf.tasks import ner, tables
+    from albert_tf.tasks import ner
 
     first = next((line for line in unpacking.lines(path) if line.strip()), b"")
     if first.removeprefix(codecs.BOM_UTF8).lstrip().startswith((b"{", b"[")):
@@ -284,14 +300,12 @@ def sentences(path, model, columns):
     widths, names = {len(row) for row in rows}, {*rows[0], *found.header}
     is_list = widths == {1} and len(rows) > 1 and not path.endswith(".csv")
     is_of_words = is_list or path.endswith(".conll") or found.header or _are_labelled(rows)
-    is_known = isinstance(wanted, str) and wanted == model.of_training.get("text_column")
-    if not (is_of_words or (is_known and wanted in names)):
+    is_known = wanted in names and wanted == model.of_training.get("text_column")
+    if not (is_of_words or is_known):
         return None
-    if wanted is not None and (
-        wanted in names or (isinstance(wanted, int) and wanted < max(widths))
-    ):
-        is_there = label in names or (isinstance(label, int) and label < max(widths))
-        found = ner.read_words(path, ner.Columns(wanted, label if is_there else None))
+    there = names | {*range(max(widths))}
+    if wanted in there:
+        found = ner.read_words(path, ner.Columns(wanted, label if label in there else None))
     print(f"{path} is read with a word on each line, in {len(found)} sentences", file=sys.stderr)
     return [check({"text": [w.text for w in words]}, model, words[0].place) for words in found]
 
@@ -318,20 +332,19 @@ def questions(path, model):
 def _of_squad(path):
     """(place, example) of each question of a JSON file with the form of SQuAD; or None."""
     from albert_tf.corpus import unpacking
-    from albert_tf.tasks.squad import questions
 
     content = unpacking.read(path)
     if b'"qas"' not in content or not content.lstrip().startswith((b"{", b"[")):
         return None
     return [
         (place, {"id": qa["id"], "question": qa.get("question"), "context": context})
-        for place, context, qa in questions.entries(path)
+        for place, context, qa in squad_questions.entries(path)
     ]
 
 
 def _with_options(path, model):
     """(place, example) of each row of a table with columns of `race.COLUMNS`; or None."""
-    from albert_tf.tasks import race, tables
+    from albert_tf.tasks import race
 
     try:
         header = tables.read_columns(path, ("question",), has_header=True).header
@@ -351,8 +364,6 @@ def _with_options(path, model):
 
 def _are_labelled(rows):
     """Whether rows seem to be words with labels of a scheme, in the last of some columns."""
-    from albert_tf.tasks import tag_schemes
-
     is_table = len({len(row) for row in rows}) == 1 and len(rows[0]) > 1
     return is_table and tag_schemes.are_of_spans({row[-1] for row in rows})
 
@@ -365,24 +376,19 @@ def _of_training(lines, name, model, delimiter):
     Returns:
         dict, as the columns of `read`; empty if they are not to be used.
     """
-    from albert_tf.tasks import tables
-
-    known = {key: model.of_training.get(f"{key}_column") for key in model.inputs}
-    known = {key: tables.column_of(column) for key, column in known.items()}
-    known = {key: column for key, column in known.items() if column not in (None, "")}
+    known, is_json = model.trained_columns, lines[0].lstrip().startswith(b"{")
     if "text" not in known:
         return {}
-    if lines[0].lstrip().startswith(b"{"):
+    if is_json:
         first = [*tables.flat(parse_json(lines[0], name))]
     else:
         given = tables.parse_delimiter(delimiter or model.of_training.get("delimiter"))
         form = _find_form(lines, name, model, [*known.values()], given)
         texts = [line.decode(errors="replace") for line in lines[form.has_hint :]]
         first = [cell.strip() for cell in next(tables.csv_rows(texts, form), [])]
-    names = {column for column in known.values() if isinstance(column, str)}
-    numbers = [column for column in known.values() if isinstance(column, int)]
+    names = {*tables.names_in(known.values())}
+    numbers = {*known.values()} - names
     is_usual = {*model.required} <= {*first} and model.of_training.get("label_column") not in first
-    is_json = lines[0].lstrip().startswith(b"{")
     if not names <= {*first} or (is_usual and names <= {*known}) or (numbers and is_json):
         return {}
     is_wide = len(first) > max([len(model.columns), *numbers])
@@ -406,8 +412,6 @@ def _peek(lines, count):
 
 def _find_form(lines, name, model, columns, delimiter):
     """The tables.Form of a file, from its first lines: with tabs if these may be plain texts."""
-    from albert_tf.tasks import tables
-
     first = lines[0]
     if first.lstrip().startswith(b"{") and not delimiter:
         return tables.TABS  # `_example` parses JSON
@@ -416,20 +420,20 @@ def _find_form(lines, name, model, columns, delimiter):
     if delimiter or form.has_hint or form.separator == "\t" or name.endswith(".csv"):
         return form
     cells = next(tables.csv_rows([first.decode(errors="replace")], form), [])
-    names = {column for column in wanted if isinstance(column, str)}
-    is_table = names <= {*cells} and (names or max(wanted) > 0)
+    names = tables.names_in(wanted)
+    is_table = {*names} <= {*cells} and (names or max(wanted) > 0)
     return form if is_table and len(cells) > 1 else tables.TABS
 
 
 def _check_columns(columns, model, header):
     """Raises UserError if the columns that flags name do not fit the model."""
-    if not {*model.inputs} <= {"text", "text_pair"}:
+    if not model.is_of_texts:
         raise UserError(f"--text_column is for models of texts; {model.takes}")
     if "text_pair" in columns and "text_pair" not in model.inputs:
         raise UserError(f"--text_pair_column: {model.takes}")
     if "text_pair" not in columns and {"text_pair"} & {*model.inputs} - {*model.optional}:
         raise UserError(f"{model.takes}: give --text_pair_column")
-    if header is False and any(isinstance(column, str) for column in columns.values()):
+    if header is False and tables.names_in(columns.values()):
         raise UserError("--noheader: there are no names, so give columns by number, from 0")
 
 
@@ -439,9 +443,7 @@ def _is_header(row, model, columns, header):
     if row[0].lstrip().startswith("{"):  # a JSON object
         return False
     if columns:
-        from albert_tf.tasks import tables
-
-        return any(isinstance(c, str) for c in columns.values()) or tables.is_numbering(row)
+        return bool(tables.names_in(columns.values())) or tables.is_numbering(row)
     return {*model.required} <= {*row}
 
 
@@ -450,10 +452,8 @@ def _check_header(names, model, columns, place):
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise UserError(f"{place}: two columns are named {twice!r}")
-    if columns:
-        wanted = [column for column in columns.values() if isinstance(column, str)]
-    else:
-        wanted = model.required
+    wanted = tables.names_in(columns.values()) if columns else model.required
+    if not columns:
         for name in names:
             if name not in model.columns:
                 _check_key(name, model, place)
@@ -490,8 +490,7 @@ def _example(row, model, columns, names, form, place):
         raise UserError(
             f"{place}: {len(usual)} columns are expected, with {form}: {', '.join(usual)}. "
             f"Received: {len(row)}. A first line with these names says "
-            "which columns they are"
-            + (", and so does --text_column" if {*model.inputs} <= {"text", "text_pair"} else "")
+            "which columns they are" + (", and so does --text_column" if model.is_of_texts else "")
         )
     found = dict(zip(names or usual, row, strict=bool(names)))
     if "options" in model.inputs:
@@ -504,8 +503,6 @@ def _example(row, model, columns, names, form, place):
 
 def _of_keys(found, columns, place):
     """The keys of a JSON object that columns name."""
-    from albert_tf.tasks import tables
-
     found = tables.flat(found)
     numbers = [column for column in columns.values() if isinstance(column, int)]
     if numbers:
@@ -557,31 +554,29 @@ def check(example, model, place):
     if missing:
         raise UserError(f"{place}: {model.takes}. Missing: {', '.join(missing)}")
     for name in model.inputs:
-        value, count = example[name], model.num_options
-        is_list = name == "options" or model.is_of_words
-        texts = value if is_list and isinstance(value, list) else [value]
-        if not all(isinstance(text, str) for text in texts):
-            raise UserError(f"{place}: {name} must be text. Received: {reprlib.repr(value)}")
-        if name == "options" and not model.fewest <= len(texts) <= count:
-            expected = f"{model.fewest} to {count}" if model.fewest < count else count
-            raise UserError(f"{place}: {expected} options are expected. Received: {len(texts)}")
-        may_be_empty = name == "text_pair" or name in model.optional
-        if not may_be_empty and not any(map(_has_content, texts)):  # RACE has empty options
-            raise UserError(
-                f"{place}: {name} has no content. Received: {value!r}. Leave a line of a file "
-                "blank where nothing is to be predicted"
-            )
+        _check_input(name, example[name], model, place)
     for passage in {"context", "article"} & {*model.inputs}:
-        from albert_tf.tasks.squad.questions import check_not_swapped
-
         if example[passage]:
-            check_not_swapped(example["question"], example[passage], place)
+            squad_questions.check_not_swapped(example["question"], example[passage], place)
     return {name: example.pop(name) for name in model.inputs}, example, place
 
 
-def _has_content(text):
-    """Whether a text has a character that is visible."""
-    return any(char.isprintable() and not char.isspace() for char in text)
+def _check_input(name, value, model, place):
+    """Raises UserError if an input is no text that the model can read."""
+    is_list = (name == "options" or model.is_of_words) and isinstance(value, list)
+    texts, count = value if is_list else [value], model.num_options
+    if not all(isinstance(text, str) for text in texts):
+        raise UserError(f"{place}: {name} must be text. Received: {reprlib.repr(value)}")
+    if name == "options" and not model.fewest <= len(texts) <= count:
+        expected = f"{model.fewest} to {count}" if model.fewest < count else count
+        raise UserError(f"{place}: {expected} options are expected. Received: {len(texts)}")
+    may_be_empty = name == "text_pair" or name in model.optional
+    is_visible = any(c.isprintable() and not c.isspace() for c in "".join(texts))
+    if not may_be_empty and not is_visible:  # RACE has empty options
+        raise UserError(
+            f"{place}: {name} has no content. Received: {value!r}. Leave a line of a file "
+            "blank where nothing is to be predicted"
+        )
 
 
 def _check_key(name, model, place):

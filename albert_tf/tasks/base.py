@@ -382,7 +382,7 @@ class DataSet:
             examples, counts = given or self.read(split)
             cache.counts.update(counts)
             data_report.add_texts(cache.counts, [*map(self.task.texts_of, examples)])
-            return self._batches(examples, cache.counts)
+            return self._batches(examples, cache)
 
         text = self.task.text
         cache = feature_cache.cached_records(
@@ -396,8 +396,9 @@ class DataSet:
         self._say(split, cache.counts)
         return cache
 
-    def _batches(self, examples, counts):
-        """Yields the features of examples, some at a time."""
+    def _batches(self, examples, cache):
+        """Yields the features of examples, some at a time, and fills the counts of their Cache."""
+        counts = cache.counts
         for start in range(0, len(examples), _TOGETHER):
             arrays = self.task.features(examples[start : start + _TOGETHER], counts)
             data_report.add_pieces(counts, arrays, self.task.text.tokenizer)
@@ -433,10 +434,10 @@ class DataSet:
         """Dict of key -> Split: what is to be predicted."""
         splits, schema = {}, self.task.schema
         for suffix, (part, examples) in self.test_sets.items():
-            path, counts = part.record_file("test"), collections.Counter()
-            schemas.write_records(path, schema, part._batches(examples, counts))
-            part._say("test", counts)
-            splits[suffix] = Split(input_pipeline.load_arrays(path, schema), examples)
+            cache = feature_cache.Cache(part.record_file("test"), collections.Counter())
+            schemas.write_records(cache.path, schema, part._batches(examples, cache))
+            part._say("test", cache.counts)
+            splits[suffix] = Split(input_pipeline.load_arrays(cache.path, schema), examples)
         return splits
 
     def combined(self, members):

@@ -144,7 +144,7 @@ class ClassificationTask(base.Task):
     def answers(self, split, outputs):
         """`label` and `probabilities` by label; in regression `predictions`, a score or a list."""
         if self.row.is_regression:
-            scores = np.float32(outputs["logits"]).reshape(-1, self.row.num_outputs).tolist()
+            scores = self._scores(np.float32(outputs["logits"])).tolist()
             return [{"predictions": row[0] if len(row) == 1 else row} for row in scores]
         return super().answers(split, outputs)
 
@@ -158,20 +158,18 @@ class ClassificationTask(base.Task):
             return {}
         logits, labels = np.asarray(outputs["logits"], np.float64), split.arrays["label_ids"]
         if self.row.is_regression:
-            count = self.row.num_outputs
-            shape = [-1] if count == 1 else [-1, count]
-            logits, labels = np.reshape(logits, shape), np.reshape(labels, shape)
+            logits, labels = self._scores(logits), self._scores(labels)
+            found = _of_scores(self.row, logits, labels)
         else:
             labels = np.ravel(labels)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", scipy.stats.ConstantInputWarning)
-            if labels.ndim > 1:
-                found = _of_scores(self.row, logits, labels)
-            else:
-                found = {name: float(METRICS[name](logits, labels)) for name in self.row.metrics}
-        if self.row.is_own and not self.row.is_regression:
-            found |= _of_classes(logits, labels, self.labels)
+            found = {name: float(METRICS[name](logits, labels)) for name in self.row.metrics}
+            if self.row.is_own:
+                found |= _of_classes(logits, labels, self.labels)
         return found | {"loss": base.mean_over_batches(_losses(logits, labels), batch_size)}
+
+    def _scores(self, values):
+        """Scores or their labels, an array [n, K] of arrays of any shape."""
+        return np.reshape(values, [-1, self.row.num_outputs])
 
     def specimen(self):
         """Outputs with all metrics; in regression, two different scores."""
@@ -205,10 +203,7 @@ class ClassificationTask(base.Task):
         """A sign of failed training; scores that hardly differ are one too."""
         if self.labels:
             return super().warning(split, outputs)
-        shape = -1, self.row.num_outputs
-        scores, labels = (
-            np.reshape(x, shape) for x in (outputs["logits"], split.arrays["label_ids"])
-        )
+        scores, labels = map(self._scores, (outputs["logits"], split.arrays["label_ids"]))
         is_constant = np.std(scores, axis=0) < _SMALL_SPREAD * np.std(labels, axis=0)
         if len(scores) < 2 or not is_constant.any():
             return None
@@ -281,12 +276,8 @@ class GlueData(base.DataSet):
     def read(self, split):
         """Reads a split; returns its examples, and counts for messages."""
         tokenizer = self.task.text.tokenizer
-        examples, left_out = glue.read_examples(self.row, self.data_dir, split, tokenizer)
-        counts = {
-            "other_labels": examples.other_labels,
-            "left_out": left_out,
-            "without_text": sum(not (example.text_a or example.text_b) for example in examples),
-        }
+        examples, counts = glue.read_examples(self.row, self.data_dir, split, tokenizer)
+        counts["without_text"] = sum(not (e.text_a or e.text_b) for e in examples)
         if split == "train" and not self.row.multi_label:
             counts["sorted_by_label"] = num_sorted(self.task, examples)
         return examples, counts
@@ -376,12 +367,15 @@ def _losses(outputs, labels):
 
 
 def _of_scores(row, outputs, labels):
-    """Means of the metrics of several scores, and those of each: dict."""
-    found = {}
-    for name in row.metrics:
-        each = [METRICS[name](*pair) for pair in zip(outputs.T, labels.T, strict=True)]
-        found |= {f"{name}_{column}": float(x) for column, x in zip(row.label, each, strict=True)}
-        found[name] = float(np.mean(each))
+    """Means of the metrics of scores [n, K] and, if there are several, those of each: dict."""
+    found, pairs = {}, [*zip(outputs.T, labels.T, strict=True)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", scipy.stats.ConstantInputWarning)
+        for name in row.metrics:
+            each = [float(METRICS[name](*pair)) for pair in pairs]
+            if len(each) > 1:
+                found |= {f"{name}_{label}": x for label, x in zip(row.label, each, strict=True)}
+            found[name] = float(np.mean(each))
     return found
 
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from albert_tf import files, options
-from albert_tf.errors import UserError
+from albert_tf.errors import UserError, naming
 from albert_tf.options import LABEL_SEPARATOR
 from albert_tf.tasks import label_lists, tables
 
@@ -28,10 +28,7 @@ _MOST_SHOWN = 10  # labels in a message
 _FILES = {split: (f"{split}.tsv",) for split in SPLITS}
 _OWN_ENDINGS = ("tsv", "csv", "jsonl", "json")
 OWN_FILES = {split: tuple(f"{split}.{end}" for end in _OWN_ENDINGS) for split in SPLITS}
-_ZEROS, _ONES = {"0", "0.0", "False", "false"}, {"1", "1.0", "True", "true"}
-_MISSING = {"nan", "na", "n/a", "<na>", "none", "null", "-", "?"}  # labels that may be none
 _DECIMAL_COMMA, _THOUSANDS = re.compile(r"[+-]?\d*,\d+"), re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")
-_STAND_INS = {"", "-1"}  # labels of test files that have none
 _ENOUGH_ROWS = 20  # to tell a column of classes from one of texts
 
 
@@ -54,13 +51,11 @@ class Examples(list):
     Attributes:
         are_labelled: bool, whether their labels are real ones.
         is_test: bool.
-        other_labels: int, number of rows left out because of their labels.
     """
 
-    def __init__(self, examples, are_labelled, is_test, other_labels):
+    def __init__(self, examples, are_labelled, is_test):
         super().__init__(examples)
         self.are_labelled, self.is_test = are_labelled, is_test
-        self.other_labels = other_labels
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,11 +125,6 @@ class GlueTask:
     def is_own(self):
         """Whether it is of a user's own files."""
         return not self.folder
-
-    @property
-    def header(self):
-        """Whether own files have a header (bool); None to recognise it."""
-        return None if self.splits_with_header is None else bool(self.splits_with_header)
 
     @property
     def is_regression(self):
@@ -318,13 +308,11 @@ def tsv_task(
         multi_label=multi_label,
         skip_other_labels=skip_other_labels,
     )
-    trains = [os.path.join(data_dir, name) for name in OWN_FILES["train"] if data_dir]
-    if multi_label and len(label_columns) == 1 and any(map(tf.io.gfile.exists, trains)):
-        with contextlib.suppress(UserError):  # the file may not be needed
-            cells = [row.values[-1] for row in read_rows(task, data_dir, "train").rows]
-            task = dataclasses.replace(task, label_form=label_lists.find_form(cells, task.labels))
     if not (regression or labels):
-        task = dataclasses.replace(task, labels=_labels_of_training_file(task, data_dir))
+        task = _as_in_training(task, data_dir)
+    elif multi_label and len(label_columns) == 1 and data_dir:
+        with contextlib.suppress(UserError):  # the file may not be needed
+            task = _as_in_training(task, data_dir)
     if not regression and len({*task.labels}) < max(2, len(task.labels)):
         raise UserError(
             f"at least two different labels are needed. Received: {list(task.labels)} in "
@@ -345,16 +333,26 @@ def columns(*given):
     return tuple(tables.column_of(text) for text in given if text not in (None, ""))
 
 
-def _labels_of_training_file(task, data_dir):
+def _as_in_training(task, data_dir):
+    """The task with the form of several labels, and all labels, which the training file tells."""
     remedy = (
         " to read the labels from: check --data_dir, or give the model's labels in the order of "
         "its training as --labels"
     )
     path = input_file(task, data_dir, "train", remedy)
     table = read_rows(task, data_dir, "train")
+    if task.multi_label and len(task.label) == 1:
+        with naming(path):
+            form = label_lists.find_form([row.values[-1] for row in table.rows], task.labels)
+        task = dataclasses.replace(task, label_form=form)
+    return task if task.labels else dataclasses.replace(task, labels=_labels_in(task, table))
+
+
+def _labels_in(task, table):
+    """The labels of a training file: tuple of str, by `tables.order`."""
     found = _labels_of(task, table.rows, str.strip)
     first, others = found[0], [label for labels in found[1:] for label in labels]
-    is_unsure = table.header is None and task.header is None
+    is_unsure = table.header is None and task.splits_with_header is None
     if is_unsure and first and {*first}.isdisjoint(others):
         raise UserError(
             f"{table.rows[0].place}: label {LABEL_SEPARATOR.join(first)!r} occurs only here, so "
@@ -367,15 +365,15 @@ def _labels_of_training_file(task, data_dir):
     if sum(map(bool, found)) >= _ENOUGH_ROWS and len(labels) > len(given) / 2:
         numbers = "" if task.multi_label else "or --regression if these are numbers to predict; "
         raise UserError(
-            f"{path}: column {task.label[0]!r} has {len(labels)} different labels among "
+            f"{table.path}: column {task.label[0]!r} has {len(labels)} different labels among "
             f"{len(given)}, such as {reprlib.repr(given[0])}, so it does not hold classes. Give "
             f"another --label_column; {numbers}or all classes as --labels"
         )
     _warn_of_labels(labels, given)
     if task.label_form and not task.label_form.separator:
         print(
-            f"Warning: --multi_label, but no text of {path} has several labels: they would be "
-            f"separated by {LABEL_SEPARATOR}, ; or , in their cell, as in a{LABEL_SEPARATOR}b"
+            f"Warning: --multi_label, but no text of {table.path} has several labels: they would "
+            f"be separated by {LABEL_SEPARATOR}, ; or , in their cell, as in a{LABEL_SEPARATOR}b"
         )
     return tuple(labels)
 
@@ -395,8 +393,8 @@ def _warn_of_labels(labels, given):
                 "one, write them alike"
             )
     for label in labels:
-        if label.casefold() in _MISSING:
-            others = ",".join(other for other in labels if other.casefold() not in _MISSING)
+        if label.casefold() in label_lists.MISSING:
+            others = ",".join(x for x in labels if x.casefold() not in label_lists.MISSING)
             print(
                 f"Warning: the label {label!r} of {counts[label]} rows may stand for a missing "
                 f"one: to leave them out, give --labels={others} --skip_other_labels"
@@ -459,8 +457,8 @@ def read_examples(task, data_dir, split, tokenizer):
             the original does so.
 
     Returns:
-        (list of Example, int): examples, and the number of rows left out: blank lines, and in some
-        tasks rows that lack columns.
+        (Examples, dict of int): examples, and the numbers of rows left out: `left_out`, blank lines
+        and in some tasks rows that lack columns; `other_labels`, those with unknown labels.
 
     Raises:
         UserError: the file is missing, empty or damaged, or a row lacks columns or has an unknown
@@ -480,18 +478,17 @@ def read_examples(task, data_dir, split, tokenizer):
         labels = test_labels(task, table, normalize)
     else:
         labels = labels_of(task, table.rows, normalize, skip_others=task.skip_other_labels)
-    are_labelled = labels is not None
-    pairs = zip(table.rows, labels or [task.stand_in] * len(table.rows), strict=True)
-    pairs = [(row, label) for row, label in pairs if label is not None]
-    if not pairs:
+    examples = Examples([], labels is not None, split == "test")
+    labels = labels or [task.stand_in] * len(table.rows)
+    for row, label in zip(table.rows, labels, strict=True):
+        if label is not None:
+            texts = [normalize(text) for text in row.values[: len(task.text)]]
+            text_b = texts[1] if len(texts) == 2 else None
+            examples.append(Example(name(row), texts[0], text_b, label))
+    if not examples:
         raise UserError(f"{table.path}: no row has one of --labels={','.join(task.labels)}")
-    examples = []
-    for row, label in pairs:
-        texts = [normalize(text) for text in row.values[: len(task.text)]]
-        examples.append(Example(name(row), texts[0], texts[1] if len(texts) == 2 else None, label))
     other_labels = len(table.rows) - len(examples)
-    examples = Examples(examples, are_labelled, split == "test", other_labels)
-    return examples, table.left_out
+    return examples, {"left_out": table.left_out, "other_labels": other_labels}
 
 
 def test_labels(task, table, normalize):
@@ -502,13 +499,13 @@ def test_labels(task, table, normalize):
     width = min(len(row.cells) for row in table.rows)
     if not numbers or not all(isinstance(n, int) and n < width for n in numbers):
         return None
-    rows = [
-        row._replace(values=row.values[: len(task.text)] + [row.cells[n] for n in numbers])
-        for row in table.rows
-    ]
-    if {label.strip() for row in rows for label in row.values[len(task.text) :]} <= _STAND_INS:
+    cells = [[row.cells[n] for n in numbers] for row in table.rows]
+    given = {label.strip() for labels in cells for label in labels}
+    if given <= label_lists.STAND_INS:
         return None
     try:
+        pairs = zip(table.rows, cells, strict=True)
+        rows = [row._replace(values=row.values + labels) for row, labels in pairs]
         return labels_of(task, rows, normalize)
     except UserError as error:
         print(f"The test set is not scored: {error}")
@@ -535,9 +532,10 @@ def read_rows(task, data_dir, split):
             f"{path}: column {twice!r} would be read twice: --text_column, --text_pair_column and "
             "--label_column must be different columns. By default, --text_column is 0"
         )
-    has_header = task.header if task.is_own else split in task.splits_with_header
-    if has_header is None and _shares_header(task, data_dir, split):
-        has_header = True
+    if task.splits_with_header is None:
+        has_header = _shares_header(task, data_dir, split) or None  # None: recognise it
+    else:
+        has_header = split in task.splits_with_header
     table = tables.read_columns(
         path,
         columns,
@@ -569,7 +567,7 @@ def _shares_header(task, data_dir, split):
     Another split begins with the same text then, and goes on otherwise, and where there are labels,
     no other row has that of the header.
     """
-    if any(isinstance(column, str) for column in task.text + task.label):
+    if tables.names_in(task.text + task.label):
         return False  # the names tell
     starts = {}
     for other in SPLITS:
@@ -587,8 +585,7 @@ def _shares_header(task, data_dir, split):
 
 def _has_label_of_header(task, rows):
     """Whether no other row has the label of the first one, if there are labels."""
-    column = task.label[0] if task.label else None
-    labels = [row[column] for row in rows if column is not None and column < len(row)]
+    labels = [row[column] for column in task.label[:1] for row in rows if column < len(row)]
     if len(labels) < len(rows):
         return True
     if task.is_regression:
@@ -685,21 +682,19 @@ def _labels_of(task, rows, normalize, needed=True):
     if len(cells[0]) > 1:
         found = []
         for row, values in zip(rows, cells, strict=True):
-            if not {*values} <= _ZEROS | _ONES:
+            if not {*values} <= label_lists.BITS:
                 raise UserError(
                     f"{row.place}: a label column holds 0 or 1. Received: {', '.join(values)}"
                 )
             chosen = zip(task.labels, values, strict=True)
-            found.append([label for label, value in chosen if value in _ONES])
+            found.append([label for label, value in chosen if value in label_lists.ONES])
         return found
     if task.multi_label:
         return _several_labels(task, rows, [cell for (cell,) in cells])
     texts = [normalize(cell) for (cell,) in cells]
-    if task.is_own and (texts := label_lists.only_ones(texts)) is None:
-        raise UserError(
-            f"{rows[0].place}: the labels are lists, as {reprlib.repr(cells[0][0])}: give "
-            "--multi_label for several labels of a text, or one label for each text"
-        )
+    if task.is_own:
+        with naming(_path_of(rows)):
+            texts = label_lists.only_ones(texts)
     found = _respelled(task, [[text] for text in texts])
     for row, (label,) in zip(rows, found, strict=True):
         if needed and not label:
@@ -712,13 +707,14 @@ def _several_labels(task, rows, cells):
 
     They have the form of the training file or, where some are unknown then, a form of their own.
     """
-    path, found, error = rows[0].place.rpartition(",")[0], None, None
+    found, error = None, None
     for own in (False, True):
-        form = label_lists.find_form(cells, task.labels) if own else task.label_form
-        if not form:
-            continue
         try:
-            labels = _respelled(task, label_lists.split(cells, form, task.labels))
+            with naming(_path_of(rows)):
+                form = label_lists.find_form(cells, task.labels) if own else task.label_form
+                if not form:
+                    continue
+                labels = _respelled(task, label_lists.split(cells, form, task.labels))
         except UserError as caught:
             error = error or caught
             continue
@@ -727,8 +723,12 @@ def _several_labels(task, rows, cells):
             return labels
         found = labels if found is None else found
     if found is None:
-        raise UserError(f"{path}: {error}") from error
+        raise error
     return found
+
+
+def _path_of(rows):
+    return rows[0].place.rpartition(",")[0]
 
 
 def _respelled(task, found):

@@ -8,7 +8,7 @@ from albert_tf.checkpoints import run_directory
 from albert_tf.checkpoints.run_directory import FinetunedTask, RunDirectory
 from albert_tf.errors import UserError
 from albert_tf.options import MULTI_LABEL, OF_WORDS
-from albert_tf.tasks import classification, glue, multi_label, ner, race
+from albert_tf.tasks import classification, glue, multi_label, ner, race, tables
 from albert_tf.tasks.squad import squad
 from albert_tf.text.sequences import NUM_SPECIALS
 
@@ -36,11 +36,9 @@ def data_set(settings, text):
     directories = data_dir, output_dir, settings.cached_dir or output_dir
     name = settings.task_name.lower()
     if name == OF_WORDS:
-        is_given = settings.origin("text_column") != "default"
-        columns = ner.Columns(
-            *(glue.columns(settings.text_column) if is_given else [None]),
-            *(glue.columns(settings.label_column) or [None]),
-        )
+        word = None if settings.origin("text_column") == "default" else settings.text_column
+        given = (tables.column_of(column or None) for column in (word, settings.label_column))
+        columns = ner.Columns(*given)
         labels = ner.find_labels(data_dir, settings.labels, columns)
         return ner.NerData(ner.NerTask(labels, text), *directories, columns=columns)
     task = _task_of_texts(name, settings, text)

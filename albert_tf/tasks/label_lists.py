@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Labels of several classes in a cell, with any separator that people use. Needs no TensorFlow."""
+"""What a cell of labels may hold: several, with any separator that people use, 0 or 1, or none.
+
+Needs no TensorFlow.
+"""
 
 import ast
 import json
@@ -14,9 +17,11 @@ _ALWAYS = (LABEL_SEPARATOR, ";", ",")  # one that occurs separates labels
 _PERHAPS = ("/", "&", "+", "#", " ")  # if all parts occur as labels of their own, or are numbers
 _NAMES = {LABEL_SEPARATOR: "vertical bars", ";": "semicolons", ",": "commas", " ": "spaces"}
 _LIST = "[]"
-_ONES = {"1", "1.0", "1.", "True"}
-_BITS = {"0", "0.0", "0.", "False"} | _ONES
-_EMPTY = ("", "set()", "nan", "None", "null")  # next to lists
+ONES = {"1", "1.0", "1.", "True", "true"}
+BITS = {"0", "0.0", "0.", "False", "false"} | ONES
+STAND_INS = {"", "-1"}  # for the labels of test files
+MISSING = {"nan", "na", "n/a", "<na>", "none", "null", "-", "?"}  # in small letters; perhaps none
+_EMPTY = {"", "set()", "nan", "None", "null"}  # certainly none, next to lists
 
 
 class Form(NamedTuple):
@@ -104,14 +109,13 @@ def _lists(cells, separator):
 
 
 def only_ones(cells):
-    """The labels of cells that hold lists of one label each: list of str.
+    """The labels of cells that hold lists of one label each, or else the cells: list of str.
 
     Args:
         cells: list of str.
 
-    Returns:
-        list of str; the cells as they are if they hold no lists, None if some list has not one
-        label.
+    Raises:
+        UserError: all cells hold lists, and one has not one label or cannot be read.
     """
     filled = [cell for cell in cells if cell]
     if not filled or not all(cell[0] == "[" and cell[-1] == "]" for cell in filled):
@@ -119,7 +123,10 @@ def only_ones(cells):
     lists = [items_of(cell) if cell else [""] for cell in cells]
     if all(len(items) == 1 and items[0][:1] not in ("[", "{", "(") for items in lists):
         return [items[0] for items in lists]
-    return None
+    raise UserError(
+        f"the labels are lists, as {reprlib.repr(filled[0])}: give --multi_label for several "
+        "labels of a text, or one label for each text"
+    )
 
 
 def _separates(mark, cells):
@@ -162,14 +169,14 @@ def _are_one_hot(lists):
     values = {item for items in lists for item in items}
     lengths = {len(items) for items in lists if items}
     return (
-        values <= _BITS and len(lengths) == 1 and any(len({*items}) < len(items) for items in lists)
+        values <= BITS and len(lengths) == 1 and any(len({*items}) < len(items) for items in lists)
     )
 
 
 def _of_one_hot(lists, known):
     count = max(map(len, lists))
     names = known or [str(number) for number in range(count)]
-    other = next((item for items in lists for item in items if item not in _BITS), None)
+    other = next((item for items in lists for item in items if item not in BITS), None)
     if other is not None:
         raise UserError(f"the labels are lists of 0 and 1. Received: {reprlib.repr(other)}")
     if {*map(len, lists)} - {0, len(names)}:
@@ -178,6 +185,6 @@ def _of_one_hot(lists, known):
             "the label of each entry as --labels"
         )
     return [
-        [name for name, item in zip(names, items, strict=True) if item in _ONES] if items else []
+        [name for name, item in zip(names, items, strict=True) if item in ONES] if items else []
         for items in lists
     ]

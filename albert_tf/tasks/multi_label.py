@@ -142,8 +142,7 @@ class MultiLabelTask(classification.ClassificationTask):
             return {}
         logits, gold = outputs["logits"].astype(float), split.arrays["label_ids"]
         scores = self.probabilities(logits)
-        is_test = getattr(split.content, "is_test", False)
-        threshold = self.served_threshold if is_test else best_threshold(scores, gold)
+        threshold = self._threshold(split, scores)
         losses = np.mean(np.logaddexp(0, logits) - gold * logits, axis=-1)
         f1 = functools.partial(sklearn.metrics.f1_score, gold, scores > threshold, zero_division=0)
         return {
@@ -174,8 +173,7 @@ class MultiLabelTask(classification.ClassificationTask):
     def warning(self, split, outputs):
         """A sign of failed training: all texts get the same labels, and not all have the same."""
         scores, gold = self.probabilities(outputs["logits"]), split.arrays["label_ids"]
-        is_test = getattr(split.content, "is_test", False)
-        found = scores > (self.served_threshold if is_test else best_threshold(scores, gold))
+        found = scores > self._threshold(split, scores)
         if len(found) < 2 or np.any(found != found[0]) or not np.any(gold != gold[0]):
             return None
         labels = LABEL_SEPARATOR.join(np.array(self.labels)[found[0]])
@@ -187,6 +185,12 @@ class MultiLabelTask(classification.ClassificationTask):
     def target(self, row):
         """The labels of an example."""
         return LABEL_SEPARATOR.join(np.array(self.labels)[row["label_ids"] > 0])
+
+    def _threshold(self, split, scores):
+        """The known threshold for a test set, for others that of the best micro F1."""
+        if getattr(split.content, "is_test", False):
+            return self.served_threshold
+        return best_threshold(scores, split.arrays["label_ids"])
 
     @property
     def served_threshold(self):

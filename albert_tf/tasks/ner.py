@@ -7,6 +7,7 @@ label of a word is at its first piece. Accuracy and loss are those of words.
 """
 
 import collections
+import contextlib
 import dataclasses
 import functools
 import itertools
@@ -20,7 +21,7 @@ import numpy as np
 from albert_tf import files
 from albert_tf.checkpoints.run_directory import FinetunedTask
 from albert_tf.corpus import unpacking
-from albert_tf.errors import UserError, decode, parse_json
+from albert_tf.errors import UserError, decode, naming, parse_json
 from albert_tf.model import heads, objectives
 from albert_tf.options import OF_WORDS
 from albert_tf.publish import graph_inputs, signatures
@@ -150,18 +151,17 @@ def read(path, labels=None, needs_labels=True, columns=RECOGNISED, header=()):
         _check_shape(sentences)
     if columns.word is None:
         _check_not_numbers(sentences)
-    places = {word.label: word.place for word in reversed(sentences.words)}
+    places = {}
+    for word in sentences.words:
+        places.setdefault(word.label, word.place)
     if "" in places:
         raise UserError(f"{places['']}: the label is missing; a line is a word and its label")
     if labels is None:
-        try:
+        with naming(path):
             tag_schemes.find(places)
-        except UserError as error:
-            raise UserError(f"{path}: {error}") from error
         return sentences
     scheme = tag_schemes.find(labels)
-    for label in dict.fromkeys(word.label for word in sentences.words):
-        place = places[label]
+    for label, place in places.items():
         if not scheme.fits(label):
             raise UserError(
                 f"{place}: a label of {scheme.name} is {scheme.expected}. Received: "
@@ -201,10 +201,9 @@ def read_words(path, columns=RECOGNISED, labels=(), header=()):
     kept = _divided(kept, [n for n in divides if n not in columns])
     groups = itertools.groupby(kept, key=lambda row: bool(row[1]))
     groups = [list(group) for is_words, group in groups if is_words]
+    left_out += sum(map(len, groups))
     groups, has_index = _of_index(groups)
-    left_out += sum(_is_part(cells) for group in groups for _, cells in group) * has_index
-    if has_index:
-        groups = [[row for row in group if not _is_part(row[1])] for group in groups]
+    left_out -= sum(map(len, groups))
     if columns.word is None:
         columns = columns._replace(word=int(has_index))
     sentences = (
@@ -290,11 +289,12 @@ def _read_header(path, lines, rows, columns, known):
     is_csv = path.endswith(".csv")
     if columns == RECOGNISED and (is_csv or len(widths) == 1 or "\t" in lines[number - 1]):
         columns = _named_in(names, known)
-    if any(isinstance(column, str) for column in columns):
+    if tables.names_in(columns):
         lines[number - 1] = ""
         del rows[first]
         divides = [n for n, name in enumerate(names) if _DIVIDES.fullmatch(name)]
-        return _numbers(columns, names, path), names, divides
+        given = (c if c is None else tables.number_of(c, names, path) for c in columns)
+        return Columns(*given), names, divides
     return columns, [], [n for n, c in enumerate(names) if is_csv and _NUMBERED.fullmatch(c)]
 
 
@@ -330,16 +330,6 @@ def _named_in(names, known):
     return RECOGNISED
 
 
-def _numbers(columns, header, path):
-    """Columns by number, of those that may be names in the first line."""
-    missing = [name for name in columns if isinstance(name, str) and name not in header]
-    if missing:
-        raise UserError(
-            f"{path}: no column {missing[0]!r} in the first line; there are {', '.join(header)}"
-        )
-    return Columns(*(header.index(c) if isinstance(c, str) else c for c in columns))
-
-
 def _comments(lines, filled, labels):
     """Function that tells whether a row is a comment: it begins with # and is not like words.
 
@@ -370,13 +360,11 @@ def _comments(lines, filled, labels):
     return is_comment
 
 
-def _is_part(cells):
-    """Whether a row of CoNLL-U has no number of its own: "3-4" for two words in one, or "3.1"."""
-    return bool(_PART_OF_INDEX.fullmatch(cells[0]))
-
-
 def _of_index(groups):
     """Divides groups of rows where a first column that counts their words starts again.
+
+    Rows of CoNLL-U without a number of their own are left out then: "3-4" for two words in one, or
+    "3.1".
 
     Returns:
         (groups; bool, whether there is such a column: it counts the words of each sentence or of
@@ -386,16 +374,17 @@ def _of_index(groups):
     for group in groups:
         divided.append([])
         for place, (line, cells) in enumerate(group):
-            if not _is_part(cells):
-                if len(cells) < 2 or not cells[0].isdecimal():
-                    return groups, False
-                number = int(cells[0])
-                if number == 1 and place and last:
-                    divided.append([])
-                elif number != last + 1 and (place or number > 1):
-                    return groups, False
-                rises += number == last + 1 and place > 0
-                last = number
+            if _PART_OF_INDEX.fullmatch(cells[0]):
+                continue
+            if len(cells) < 2 or not cells[0].isdecimal():
+                return groups, False
+            number = int(cells[0])
+            if number == 1 and place and last:
+                divided.append([])
+            elif number != last + 1 and (place or number > 1):
+                return groups, False
+            rises += number == last + 1 and place > 0
+            last = number
             divided[-1].append((line, cells))
     return (divided, True) if rises else (groups, False)
 
@@ -413,15 +402,13 @@ def _check_not_numbers(sentences):
 
 
 def _word(line, cells, columns, place):
-    label = -1 if columns.label is None else columns.label
-    texts = [cells[c].strip() if c < len(cells) else "" for c in (columns.word, label)]
-    text = cells[columns.word] if columns.word < len(cells) else ""
-    if not text:
+    word, label = columns.word, -1 if columns.label is None else columns.label
+    if word >= len(cells) or not cells[word]:
         raise UserError(
-            f"{place}: column {columns.word}, of the word, is empty; --text_column gives another"
+            f"{place}: column {word}, of the word, is empty; --text_column gives another"
         )
-    is_alone = label == -1 and len(cells) == columns.word + 1
-    return Word(text, "" if is_alone else texts[1], line, place)
+    is_alone = len(cells) == word + 1 if label == -1 else label >= len(cells)
+    return Word(cells[word], "" if is_alone else cells[label].strip(), line, place)
 
 
 def columns_of(line):
@@ -452,10 +439,8 @@ def find_labels(data_dir, given=None, columns=RECOGNISED):
             raise UserError(
                 f"--labels must be at least two different labels. Received: {','.join(given)}"
             )
-        try:
+        with naming(f"--labels={','.join(given)}"):
             tag_schemes.find(given)
-        except UserError as error:
-            raise UserError(f"--labels={','.join(given)}: {error}") from error
         return tuple(given)
     remedy = "check --data_dir, or give the model's labels in the order of its training as --labels"
     path = input_file(data_dir, "train", remedy)
@@ -714,8 +699,10 @@ class NerData(base.DataSet):
 
     def read(self, split):
         """The Sentences of a split; its oddities are counted with the features."""
-        path, is_needed = self.sources(split)[0], split != "test"
-        header = () if split == "train" else self._header
+        path, is_needed, header = self.sources(split)[0], split != "test", ()
+        if split != "train":
+            with contextlib.suppress(UserError):  # the training file may not be needed
+                header, _ = self._of_training
         found = read(path, self.task.labels, is_needed, self.columns, header)
         widths = collections.Counter(map(len, found.rows))
         return found, {
@@ -724,12 +711,10 @@ class NerData(base.DataSet):
         }
 
     @functools.cached_property
-    def _header(self):
-        """The header of the training file, if there is one: list of str."""
-        try:
-            return read_words(self.sources("train")[0], self.columns).header
-        except UserError:  # only predictions are made
-            return []
+    def _of_training(self):
+        """Header and Columns of the training file."""
+        found = read_words(self.sources("train")[0], self.columns)
+        return found.header, found.columns
 
     def _say(self, split, counts):
         if counts["words"]:
@@ -738,8 +723,7 @@ class NerData(base.DataSet):
 
     def described(self):
         """The training file and its columns."""
-        path = self.sources("train")[0]
-        word, label = read_words(path, self.columns).columns
+        (path,), (_, (word, label)) = self.sources("train"), self._of_training
         label = "the last" if label is None else label
         return f"{path}: word in column {word}, label in column {label}, {self.task.scheme.name}"
 

@@ -19,7 +19,7 @@ import tensorflow as tf
 from albert_tf import files
 from albert_tf.checkpoints import run_directory
 from albert_tf.checkpoints.run_directory import FinetunedTask
-from albert_tf.errors import UserError, parse_json
+from albert_tf.errors import UserError, naming, parse_json
 from albert_tf.model import heads, objectives
 from albert_tf.options import check_race_lengths
 from albert_tf.publish import graph_inputs, signatures
@@ -310,16 +310,14 @@ def passages_of_table(path, with_answers=True):
         }
         options = [cells.get(name, "") for name in columns]
         if named["options"]:
-            try:
+            with naming(row.place):
                 options = label_lists.items_of(named["options"])
-            except UserError as error:
-                raise UserError(f"{row.place}: {error}") from error
         while options and not options[-1]:  # the question has fewer than others
             options.pop()
         answer = named["answer"].strip()
         passage = {"id": cells.get("id") or str(number), "article": named["article"]}
         passage |= {"questions": [cells["question"]], "options": [options]}
-        is_known = with_answers and answer not in ("", "-1")  # stand-ins in test files
+        is_known = with_answers and answer not in label_lists.STAND_INS
         found.append((row.place, passage | ({"answers": [answer]} if is_known else {})))
     letters = _letters_of_numbers(path, found)
     for place, passage in found:

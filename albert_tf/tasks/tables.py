@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables of text: reads CSV with any separator and JSON objects, and writes tab-separated files."""
+"""Tables of text: reads CSV with any separator and JSON objects, and writes tab-separated files.
+
+Importing it needs no TensorFlow, so that predict.py answers mistakes at once.
+"""
 
 import codecs
 import csv
@@ -11,7 +14,6 @@ import reprlib
 import sys
 from typing import NamedTuple
 
-from albert_tf.corpus import unpacking
 from albert_tf.errors import UserError, decode, parse_json
 
 SEPARATORS = {"\t": "tabs", ",": "commas", ";": "semicolons", "|": "vertical bars"}
@@ -105,6 +107,11 @@ def column_of(given):
     return int(given) if isinstance(given, str) and given.isdecimal() else given
 
 
+def names_in(columns):
+    """The names among columns, which may be numbers too: list of str."""
+    return [column for column in columns if isinstance(column, str)]
+
+
 def find_form(content, path, columns=(), delimiter=None, quoted_tabs=True):
     """Finds out how the rows of a file are written.
 
@@ -161,7 +168,7 @@ def _rank(lines, form, columns):
     last = max((column for column in columns if isinstance(column, int)), default=0)
     if width <= last or width < min(len(columns), 2):
         return None
-    names, wanted = {cell.strip() for cell in rows[0]}, {c for c in columns if isinstance(c, str)}
+    names, wanted = {cell.strip() for cell in rows[0]}, {*names_in(columns)}
     is_unnamed = not wanted <= names
     if sum(other != width for other in widths) > len(rows) / 10 and (is_unnamed or not wanted):
         return None
@@ -218,6 +225,8 @@ def first_rows(path, columns, delimiter=None):
     Raises:
         UserError: the file cannot be read.
     """
+    from albert_tf.corpus import unpacking
+
     lines = unpacking.lines(path)
     content = b"".join(itertools.islice(lines, _SAMPLE_LINES)).removeprefix(codecs.BOM_UTF8)
     for line in itertools.islice(lines, _SAMPLE_LINES):  # up to the end of a cell in quotes
@@ -242,7 +251,7 @@ def _prepared(content, path, columns, delimiter, quoted_tabs=True):
 
 def _without_comments(content, columns):
     """Makes comments blank: lines with # that stand before a header with the names of columns."""
-    names = [column.encode() for column in columns if isinstance(column, str)]
+    names = [name.encode() for name in names_in(columns)]
     lines = content.split(b"\n", _SAMPLE_LINES)
     for place, line in enumerate(lines if names else []):
         if not line.startswith(b"#") or all(name in line for name in names):
@@ -336,42 +345,26 @@ def read_columns(
             column is missing, there is no row, or a row of a user's own file is longer than the
             first line.
     """
-    content = unpacking.read(path)
-    if not content.strip():
-        raise UserError(f"{path} is empty; it needs one example per line")
-    form, content = _prepared(content, path, columns, delimiter, quoted_tabs)
-    lines = [line + b"\n" for line in content.removesuffix(b"\n").split(b"\n")]
-    if form.separator:
-        table = list(rows(lines, path, form))
-    else:
-        table, has_header = _objects(content, lines, path), True
-    if not table:
-        raise UserError(f"{path} holds no example")
-    if quoted_tabs:  # spreadsheets write separators alone for rows without content
-        table = [(line, cells if any(map(str.strip, cells)) else []) for line, cells in table]
-    found, left_out = [], 0
-    if any(isinstance(column, str) for column in columns):  # nothing before a header is a row
+    form, table = _rows_of(path, columns, delimiter, quoted_tabs)
+    names, found, left_out = names_in(columns), [], 0
+    if names:  # nothing before a header is a row
         left_out = next((place for place, (_, cells) in enumerate(table) if cells), 0)
         table = table[left_out:]
     first = [cell.strip().removeprefix("\ufeff") for cell in table[0][1]]
-    if has_header is None:
-        has_header = any(isinstance(column, str) for column in columns) or is_numbering(first)
-    if not has_header and any(isinstance(column, str) for column in columns):
+    if not form.separator:
+        has_header = True
+    elif has_header is None:
+        has_header = bool(names) or is_numbering(first)
+    if names and not has_header:
         raise UserError(f"--noheader: {path} has no names then, so give columns by number, from 0")
-    columns = [_number(column, first, path, form) for column in columns]
+    columns = [number_of(column, first, path, form) for column in columns]
     width = max(columns) + 1 - min(0, *columns)
     for number, (line, cells) in enumerate(table[has_header:], start=int(has_header)):
         if not cells and keep_blank:
             cells = [""] * max(width, len(first))
         place = f"{path}, line {line}"
-        if quoted_tabs and has_header and len(first) > 1 and [*map(str.strip, cells)] == first:
-            raise UserError(f"{place}: the names of the columns are repeated: remove this line")
-        if quoted_tabs and any(map(str.strip, cells[len(first) :])):  # pandas refuses it too
-            raise UserError(
-                f"{place}: {len(cells)} columns, but the first line has {len(first)}. The file is "
-                f"read with {form}: put texts with this character in quotes, or give another "
-                "--delimiter to run_classifier.py"
-            )
+        if quoted_tabs:
+            _check_against_first(cells, first, has_header, place, form)
         if len(cells) >= width:
             found.append(Row(place, line, number, cells, [cells[column] for column in columns]))
         elif not cells or skip_short:
@@ -386,6 +379,35 @@ def read_columns(
     return Table(path, form, first if has_header else None, table[0][1], found, left_out)
 
 
+def _rows_of(path, columns, delimiter, quoted_tabs):
+    """Reads a file: (Form, list of rows as of `rows`), for `read_columns`."""
+    from albert_tf.corpus import unpacking
+
+    content = unpacking.read(path)
+    if not content.strip():
+        raise UserError(f"{path} is empty; it needs one example per line")
+    form, content = _prepared(content, path, columns, delimiter, quoted_tabs)
+    lines = [line + b"\n" for line in content.removesuffix(b"\n").split(b"\n")]
+    table = [*rows(lines, path, form)] if form.separator else _objects(content, lines, path)
+    if not table:
+        raise UserError(f"{path} holds no example")
+    if quoted_tabs:  # spreadsheets write separators alone for rows without content
+        table = [(line, cells if any(map(str.strip, cells)) else []) for line, cells in table]
+    return form, table
+
+
+def _check_against_first(cells, first, has_header, place, form):
+    """Raises UserError if a row of a user's own file repeats the header or is longer."""
+    if has_header and len(first) > 1 and [*map(str.strip, cells)] == first:
+        raise UserError(f"{place}: the names of the columns are repeated: remove this line")
+    if any(map(str.strip, cells[len(first) :])):  # pandas refuses it too
+        raise UserError(
+            f"{place}: {len(cells)} columns, but the first line has {len(first)}. The file is "
+            f"read with {form}: put texts with this character in quotes, or give another "
+            "--delimiter to run_classifier.py"
+        )
+
+
 def is_numbering(cells):
     """Whether a row only numbers the columns, as pandas does if they have no names.
 
@@ -396,27 +418,36 @@ def is_numbering(cells):
     return cells == [str(number) for number in range(len(cells))]
 
 
-def _number(column, header, path, form):
-    """Number of a column, which may be given by its name in the header."""
+def number_of(column, header, path, form=None):
+    """Number of a column, which may be given by its name in the header: int.
+
+    Args:
+        column: int or str.
+        header: list of str.
+        path: str, for messages.
+        form: Form, how the file is read, for messages.
+
+    Raises:
+        UserError: no column has this name, or two have.
+    """
     if isinstance(column, int):
         return column
     if header.count(column) != 1:
         state = "two columns are named" if column in header else "no column"
         raise UserError(
-            f"{path}: {state} {column!r} in its header; there are {', '.join(map(repr, header))}, "
-            f"with {form}. --text_column, --label_column and so on name the columns"
+            f"{path}: {state} {column!r} in its header; there are {', '.join(map(repr, header))}"
+            f"{f', with {form}' if form else ''}. --text_column, --label_column and so on name the "
+            "columns"
         )
     return header.index(column)
 
 
 def _objects(content, lines, path):
     """A table of JSON objects, one a line or in a list, as `rows`; their keys are its header."""
-    keys, found = {}, []
-    for number, row in _numbered_objects(content, lines, path):
-        found.append((number, flat(row or {})))
-        keys |= dict.fromkeys(found[-1][1])
+    found = [(n, flat(row or {})) for n, row in _numbered_objects(content, lines, path)]
+    keys = [*dict.fromkeys(key for _, row in found for key in row)]
     table = [(n, [cell(row.get(key)) for key in keys] if row else []) for n, row in found]
-    return [(0, [*keys]), *table]
+    return [(0, keys), *table]
 
 
 def json_lines(content, path):
@@ -439,16 +470,15 @@ def json_lines(content, path):
 def _numbered_objects(content, lines, path):
     """Yields (number of the line, dict or None) of the JSON objects of a file."""
     is_line = path.endswith(".jsonl") and len(lines) == 1 and content[:1] == b"{"
-    whole = parse_json(content, path) if _is_one_value(content) and not is_line else None
-    if whole is not None:
+    if _is_one_value(content) and not is_line:
+        whole = parse_json(content, path)
         found = whole if isinstance(whole, list) else _rows_of_object(whole, path)
-        numbered = [(number, row) for number, row in enumerate(found, start=1)]
     else:
-        numbered = [
-            (n, parse_json(line, f"{path}, line {n}") if line.strip() else None)
+        found = [
+            parse_json(line, f"{path}, line {n}") if line.strip() else None
             for n, line in enumerate(lines, start=1)
         ]
-    for number, row in numbered:
+    for number, row in enumerate(found, start=1):
         if not isinstance(row, dict | None):
             raise UserError(
                 f"{path}, line {number}: a JSON object with the columns is expected. Received: "

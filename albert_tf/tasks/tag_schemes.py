@@ -116,8 +116,7 @@ def metrics(gold, found, scheme):
         return {key: float(report["macro avg"][name]) for key, name in named.items()} | {
             f"f1_{tag}": float(report[tag]["f1-score"]) for tag in tags
         }
-    compute, options = _seqeval("precision_recall_fscore_support", scheme)
-    scores = compute(*_converted(gold, found, scheme), average="micro", zero_division=0, **options)
+    scores = _of_spans("precision_recall_fscore_support", gold, found, scheme, average="micro")
     return dict(zip(("precision", "recall", "f1"), map(float, scores), strict=False))
 
 
@@ -125,21 +124,9 @@ def report(gold, found, scheme):
     """A table with precision, recall and F1 of each type or tag: str, "" if there is none."""
     if not scheme.marks:
         return _report_of_tags(gold, found)
-    compute, options = _seqeval("classification_report", scheme)
-    converted = _converted(gold, found, scheme)
-    if not any(_have_spans(sequences, scheme) for sequences in converted):  # seqeval needs one
-        return ""
-    return compute(*converted, zero_division=0, **options)
-
-
-def _have_spans(sequences, scheme):
-    """Whether any span is complete, as the scheme wants it (bool)."""
-    from seqeval.metrics import sequence_labeling
-    from seqeval.scheme import IOBES, Entities
-
-    if scheme.is_strict:
-        return any(Entities(sequences, IOBES).entities)
-    return bool(sequence_labeling.get_entities(sequences))
+    types, *_ = _of_spans("precision_recall_fscore_support", gold, found, scheme, average=None)
+    # seqeval's report needs a type.
+    return _of_spans("classification_report", gold, found, scheme) if len(types) else ""
 
 
 def _report_of_tags(gold, found, **options):
@@ -152,15 +139,13 @@ def _report_of_tags(gold, found, **options):
     )
 
 
-def _converted(gold, found, scheme):
-    return [[list(map(scheme.for_seqeval, labels)) for labels in each] for each in (gold, found)]
-
-
-def _seqeval(name, scheme):
-    """A metric of seqeval, and its options."""
-    from seqeval import scheme as schemes
+def _of_spans(name, gold, found, scheme, **options):
+    """What a metric of seqeval says of labelled sentences."""
     from seqeval.metrics import sequence_labeling, v1
+    from seqeval.scheme import IOBES
 
+    module = v1 if scheme.is_strict else sequence_labeling
     if scheme.is_strict:
-        return getattr(v1, name), {"scheme": schemes.IOBES}
-    return getattr(sequence_labeling, name), {}
+        options["scheme"] = IOBES
+    converted = ([[*map(scheme.for_seqeval, labels)] for labels in each] for each in (gold, found))
+    return getattr(module, name)(*converted, zero_division=0, **options)

@@ -126,8 +126,8 @@ def test_rows_with_other_labels_are_left_out(tmp_path, tokenizer):
     lines = ["text\tlabel", "a\tno", "b\t-", "c\tyes", "d\t-"]
     write(tmp_path, "train.tsv", *lines)
     row = glue.tsv_task("text", None, "label", ["no", "yes"], skip_other_labels=True)
-    examples, _ = glue.read_examples(row, str(tmp_path), "train", tokenizer)
-    assert [example.text_a for example in examples] == ["a", "c"] and examples.other_labels == 2
+    examples, counts = glue.read_examples(row, str(tmp_path), "train", tokenizer)
+    assert [example.text_a for example in examples] == ["a", "c"] and counts["other_labels"] == 2
     strict = glue.tsv_task("text", None, "label", ["no", "yes"])
     with refuses("train.tsv, line 3 ... '-'"):
         glue.read_examples(strict, str(tmp_path), "train", tokenizer)

@@ -144,7 +144,7 @@ def test_the_report_of_questions(tmp_path, tokenizer, capsys):
         max_query_length=4,
     )  # fmt: skip
     task = squad.SquadTask(TextInput(tokenizer, 64, SIZES), given, str(tmp_path))
-    data = squad.SquadData(task, str(tmp_path))
+    data = squad.data_set(task, str(tmp_path))
     assert len(data.training_records.paths) == 1
     found = data.report(do_eval=True)
     assert (found["train"]["rows"], found["train"]["repeated"]) == (3, 1)

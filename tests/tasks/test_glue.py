@@ -86,9 +86,9 @@ def test_the_table():
 def test_examples_and_features(case, tokenizers):
     name, mode, split = case.split("/")
     task, tokenizer = glue.TASKS[name], tokenizers[mode]
-    examples, skipped = read(name, DATA, split, tokenizer)
+    examples, counts = read(name, DATA, split, tokenizer)
     assert [example._asdict() for example in examples] == EXAMPLES[case]
-    assert skipped == (name == "qqp" and split != "test")
+    assert counts["left_out"] == (name == "qqp" and split != "test")
 
     arrays = features(examples, task, tokenizer, LENGTHS[mode])
     for feature, values in arrays.items():
@@ -234,8 +234,8 @@ def test_a_bad_file_is_named(task, file, lines, message, tokenizer, tmp_path):
 def test_short_row_of_qqp_counts_but_not_in_test(tokenizer, tmp_path):
     good, short = "0\t1\t2\ta\tb\t1", "0\t1\t2\ta\tb"
     write(tmp_path, "QQP/dev.tsv", "header", short, good, short)
-    examples, skipped = read("qqp", tmp_path, "dev", tokenizer)
-    assert (examples, skipped) == ([Example("0", "a", "b", "1")], 2)
+    examples, counts = read("qqp", tmp_path, "dev", tokenizer)
+    assert (examples, counts["left_out"]) == ([Example("0", "a", "b", "1")], 2)
     write(tmp_path, "QQP/test.tsv", "header", "0\ta")
     with refuses("QQP/test.tsv, line 2 ... 2 ... 3"):
         read("qqp", tmp_path, "test", tokenizer)
@@ -243,8 +243,8 @@ def test_short_row_of_qqp_counts_but_not_in_test(tokenizer, tmp_path):
 
 def test_blank_lines_count(tokenizer, tmp_path):
     write(tmp_path, "RTE/dev.tsv", "header", "", "0\ta\tb\tentailment", "")
-    examples, skipped = read("rte", tmp_path, "dev", tokenizer)
-    assert (len(examples), skipped) == (1, 2)
+    examples, counts = read("rte", tmp_path, "dev", tokenizer)
+    assert (len(examples), counts["left_out"]) == (1, 2)
 
 
 def test_reading_quotes_line_ends_and_byte_order_mark(tmp_path):
@@ -401,14 +401,14 @@ def test_tsv_blank_rows_keep_their_place_in_the_test_file(header, tokenizer, tmp
     write(tmp_path, "test.tsv", *header, *rows)
     write(tmp_path, "dev.tsv", *(row and f"{row}\tyes" for row in [*header, *rows]))
     task = glue.tsv_task("text" if header else 0, None, None, labels=["a", "b"])
-    test, left_out = glue.read_examples(task, str(tmp_path), "test", tokenizer)
-    assert [example.text_a for example in test] == rows and left_out == 0
+    test, counts = glue.read_examples(task, str(tmp_path), "test", tokenizer)
+    assert [example.text_a for example in test] == rows and counts["left_out"] == 0
     assert [example.guid for example in test] == ["0", "1", "2", "3", "4"]
     arrays = features(test, task, tokenizer, 8)
     assert arrays["input_mask"].sum(axis=1).tolist()[1::2] == [2, 2]
     labelled = glue.tsv_task("text" if header else 0, None, "yes" if header else 1, ["yes", "no"])
-    dev, left_out = glue.read_examples(labelled, str(tmp_path), "dev", tokenizer)
-    assert [example.text_a for example in dev] == ["yes", "no"] and left_out == 3
+    dev, counts = glue.read_examples(labelled, str(tmp_path), "dev", tokenizer)
+    assert [example.text_a for example in dev] == ["yes", "no"] and counts["left_out"] == 3
 
 
 def test_tsv_regression(tokenizer, tmp_path):
@@ -685,8 +685,8 @@ def test_real_data(name, shared_data):
     tokenizer = FullTokenizer(spm_model_file=str(shared_data / "spm" / "30k-clean.model"))
     task = glue.TASKS[name]
     for split, rows in zip(glue.SPLITS, ROWS[name], strict=True):
-        examples, skipped = read(name, shared_data / "glue", split, tokenizer)
-        assert (len(examples), skipped) == (rows, 0)
+        examples, counts = read(name, shared_data / "glue", split, tokenizer)
+        assert (len(examples), counts["left_out"]) == (rows, 0)
         arrays = features(examples[:200], task, tokenizer, 64)
         assert arrays["input_mask"].sum(axis=1).min() >= 3
         unknown = (arrays["input_ids"] == 1).sum() / arrays["input_mask"].sum()

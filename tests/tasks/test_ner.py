@@ -318,6 +318,16 @@ def test_the_header_of_the_training_file(written, tmp_path):
     assert words_of(data.read("test")[0]) == [["Anna"]]
 
 
+def test_two_columns_with_the_name_of_the_labels(tmp_path):
+    path = tmp_path / "train.csv"
+    path.write_text("word,tag,tag\nAnna,x,B\nin,y,O\n")
+    for columns in (ner.RECOGNISED, ner.Columns("word", "tag")):
+        with refuses(f"{path} ... two ... 'tag' ... --label_column"):
+            ner.read(str(path), columns=columns)
+    (words,) = ner.read(str(path), columns=ner.Columns("word", 2))
+    assert [word.label for word in words] == ["B", "O"]
+
+
 def test_a_label_that_only_the_first_line_has(written, tmp_path, capsys):
     rows = "".join(f"w{n} {'N' if n % 3 else 'V'}\n" for n in range(30))
     for first, is_said in (("mot etiquette\n", True), ("mot N\n", False)):

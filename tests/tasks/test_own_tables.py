@@ -234,10 +234,10 @@ def test_a_column_that_counts_the_rows_holds_no_texts(counted, tmp_path):
 def test_rows_with_other_labels_among_several_are_left_out(tmp_path, tokenizer):
     write(tmp_path, "train.csv", "text;label", "a;x,y", "b;x,z", "c;", "d;y")
     row = glue.tsv_task("text", None, "label", ["x", "y"], multi_label=True, skip_other_labels=True)
-    examples, _ = glue.read_examples(row, str(tmp_path), "train", tokenizer)
+    examples, counts = glue.read_examples(row, str(tmp_path), "train", tokenizer)
     found = [(example.text_a, example.label) for example in examples]
     assert found == [("a", ["x", "y"]), ("c", []), ("d", ["y"])]
-    assert examples.other_labels == 1
+    assert counts["other_labels"] == 1
 
 
 @pytest.mark.parametrize(
@@ -327,8 +327,8 @@ def test_scores_with_decimal_commas(scores, numbers, tmp_path, tokenizer):
 def test_rows_without_content_are_left_out(tmp_path, tokenizer):
     write(tmp_path, "train.csv", "text;label", "a;x", "b;y", ";", " ; ")
     task = glue.tsv_task("text", None, "label", data_dir=str(tmp_path))
-    examples, left_out = glue.read_examples(task, str(tmp_path), "train", tokenizer)
-    assert ([example.text_a for example in examples], left_out) == (["a", "b"], 2)
+    examples, counts = glue.read_examples(task, str(tmp_path), "train", tokenizer)
+    assert [example.text_a for example in examples] == ["a", "b"] and counts["left_out"] == 2
 
 
 # --- JSON ---
@@ -477,9 +477,23 @@ def test_lists_of_json(cells, labels):
     assert labels_in(cells) == labels
 
 
-def test_lists_that_cannot_be_read():
+def test_lists_that_cannot_be_read(tmp_path):
     with refuses("New York"):
         labels_in(['["New York", x]'])
+    for cell, message in (
+        ('["New York]', "train.tsv ... New York"),
+        ("[a, b]", "train.tsv ... [a, b]"),
+    ):
+        write(tmp_path, "train.tsv", "text\tlabel", f"a\t{cell}", "b\t[x]")
+        with refuses(message):
+            glue.tsv_task("text", None, "label", data_dir=str(tmp_path))
+
+
+def test_columns_of_true_and_false(tmp_path, tokenizer):
+    write(tmp_path, "train.csv", "text,a,b", "t,1.,0.", "u,true,false")
+    row = glue.tsv_task("text", None, "a,b", multi_label=True)
+    examples, _ = glue.read_examples(row, str(tmp_path), "train", tokenizer)
+    assert [example.label for example in examples] == [["a"], ["a"]]
 
 
 @pytest.mark.parametrize(("cells", "warns"), [(["x y", "y", "x y"], True), (["x|y", "y"], False)])

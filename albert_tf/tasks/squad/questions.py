@@ -124,26 +124,23 @@ def _with_list(qa, where):
     """
     if not isinstance(qa, dict):
         raise UserError(f"{where}: a question must be a JSON object. Received: {reprlib.repr(qa)}")
-    answers = qa.get("answers", qa.get("answer"))
-    if isinstance(answers, str) and isinstance(qa.get("answer_start"), int):
-        answers = [{"text": answers, "answer_start": qa["answer_start"]}]
-    elif isinstance(answers, str) or (
-        isinstance(answers, dict)
-        and "answer_start" in answers
-        and isinstance(answers.get("text"), str)
-    ):
-        answers = [answers]
-    if isinstance(answers, list):
-        return qa | {"answers": [{"text": a} if isinstance(a, str) else a for a in answers]}
-    if not isinstance(answers, dict) or not isinstance(answers.get("text"), list):
-        return qa
-    texts = answers["text"]
-    starts = answers.get("answer_start") or [None] * len(texts)
-    if not isinstance(starts, list) or len(starts) != len(texts):
-        raise UserError(f"{where}: `answers` has {len(texts)} texts and other answer_start")
-    found = [{"text": t, "answer_start": s} for t, s in zip(texts, starts, strict=True)]
-    impossible = {} if found or "is_impossible" in qa else {"is_impossible": True}
-    return qa | {"answers": found} | impossible
+    match qa.get("answers", qa.get("answer")):
+        case str(text):
+            start = qa.get("answer_start")
+            answers = [{"text": text, "answer_start": start if isinstance(start, int) else None}]
+        case {"text": str(), "answer_start": _} as answer:
+            answers = [answer]
+        case [*given]:
+            answers = [{"text": a} if isinstance(a, str) else a for a in given]
+        case {"text": [*texts]} as lists:
+            starts = lists.get("answer_start") or [None] * len(texts)
+            if not isinstance(starts, list) or len(starts) != len(texts):
+                raise UserError(f"{where}: `answers` has {len(texts)} texts and other answer_start")
+            answers = [{"text": t, "answer_start": s} for t, s in zip(texts, starts, strict=True)]
+            qa = ({} if answers else {"is_impossible": True}) | qa
+        case _:
+            return qa
+    return qa | {"answers": answers}
 
 
 def _id_of(qa, number, where):

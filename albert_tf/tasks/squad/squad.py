@@ -168,9 +168,10 @@ class SquadTask(base.Task):
 
     def __init__(self, text, options, directory):
         self.text, self.options, self.directory = text, options, directory
-        self.windows = features.WindowSettings(
+        self.window_settings = features.WindowSettings(
             text.max_seq_length, options.doc_stride, options.max_query_length
         )
+        self.schema = schemas.squad_schema(text.max_seq_length, training=True, **text.sizes)
 
     def make_model(self, config, **encoder_options):
         """The model to train, evaluate and predict with."""
@@ -209,12 +210,16 @@ class SquadTask(base.Task):
     def questions(self, examples):
         """Makes Questions from a list of SquadExample."""
         tokenizer = self.text.tokenizer
-        windows = features.convert_examples(examples, tokenizer, self.windows, training=False)
-        return Questions(examples, windows)
+        given = tokenizer, self.window_settings
+        return Questions(examples, features.convert_examples(examples, *given, training=False))
 
     def features(self, examples, counts=None):
         """Arrays of the windows of Questions."""
         return examples.features.arrays(np.arange(len(examples.features)))
+
+    def texts_of(self, example):
+        """The question and the paragraph of a SquadExample: tuple of str."""
+        return example.question_text, example.paragraph_text
 
     def predictions(self, split, outputs):
         """Predictions from the outputs of one model, or of several to be averaged."""
@@ -258,7 +263,7 @@ class SquadTask(base.Task):
         # No window has more starts, ends or pieces in an answer.
         return signatures.SquadFunctions(
             model,
-            graph_inputs.Paragraphs(tokenizer, self.windows),
+            graph_inputs.Paragraphs(tokenizer, self.window_settings),
             min(self.options.n_best_size, self.text.max_seq_length),
             min(self.options.max_answer_length, self.text.max_seq_length),
             self.known_threshold([prefix]),
@@ -289,14 +294,9 @@ class SquadV2Task(SquadTask):
 
     def scores(self, examples, predictions):
         """Metrics of labelled questions, null_score_diff_threshold among them."""
-        threshold = self.options.null_score_diff_threshold
-        return scores.evaluate_run_v2(
-            _gold(examples),
-            predictions.texts,
-            predictions.null_odds,
-            threshold,
-            self.options.f1_unit,
-        )
+        given = self.options.null_score_diff_threshold, self.options.f1_unit
+        found = predictions.texts, predictions.null_odds
+        return scores.evaluate_run_v2(_gold(examples), *found, *given)
 
     def known_threshold(self, prefixes):
         """The threshold that is given, or that was tuned: float."""
@@ -305,17 +305,6 @@ class SquadV2Task(SquadTask):
 
 
 VERSIONS = (SquadTask, SquadV2Task)
-
-
-def _texts_of(example):
-    return example.question_text, example.paragraph_text
-
-
-def _counted(batches, counts, tokenizer):
-    """Yields batches, and counts their pieces."""
-    for arrays in batches:
-        data_report.add_pieces(counts, arrays, tokenizer)
-        yield arrays
 
 
 def _constant(texts, gold):
@@ -336,45 +325,58 @@ def _gold(examples):
     return {example.qas_id: example.answers for example in examples}
 
 
-@dataclasses.dataclass(frozen=True)
-class SquadData:
-    """Files of questions, of their features and of answers: a tasks.base.DataSet.
+def data_set(task, output_dir):
+    """The SquadData of a SquadTask, whose options name the files.
 
-    Attributes:
+    Args:
         task: SquadTask.
         output_dir: str, for answers and, by default, feature files.
     """
+    given, default = task.options, os.path.join(output_dir, "squad_predict.tf_record")
+    made = {"train": given.train_feature_file, "dev": given.predict_feature_file or default}
+    return SquadData(task, "", output_dir, output_dir, made)
 
-    task: SquadTask
-    output_dir: str
+
+@dataclasses.dataclass(frozen=True)
+class SquadData(base.DataSet):
+    """Files of questions, of their features and of answers.
+
+    The questions that are evaluated, and those that are predicted, are the split dev.
+    """
 
     unit = "questions"
 
-    def record_file(self, purpose):
-        """Path of the features to train or predict.
-
-        Unless the user names the file, `cached_records` adds a hash of the settings to the name.
-        """
-        given = getattr(self.task.options, f"{purpose}_feature_file")
-        return given or os.path.join(self.output_dir, f"squad_{purpose}.tf_record")
-
-    def _read(self, purpose):
-        path = getattr(self.task.options, f"{purpose}_file")
-        found = questions.read_examples(path, training=purpose == "train")
-        questions.report_oddities(found, path)
-        return found
-
     # --- Training ---
+
+    def sources(self, split):
+        """Path of the file of a split, in a list."""
+        given = self.task.options
+        return [given.train_file if split == "train" else given.predict_file]
+
+    def read(self, split):
+        """The questions of a split, which are read once; no oddities are counted."""
+        return self.train_examples if split == "train" else self.examples, {}
 
     @functools.cached_property
     def train_examples(self):
         """The questions to train on: list of SquadExample."""
         return self._read("train")
 
-    def input_files(self, do_eval):
-        """Paths of the files that are read to train and, if `do_eval`, to evaluate."""
-        given = self.task.options
-        return [given.train_file] + [given.predict_file] * do_eval
+    @functools.cached_property
+    def examples(self):
+        """The questions of --predict_file: list of SquadExample."""
+        return self._read("dev")
+
+    def _read(self, split):
+        (path,) = self.sources(split)
+        found = questions.read_examples(path, training=split == "train")
+        questions.report_oddities(found, path)
+        return found
+
+    @property
+    def settings(self):
+        """How questions and paragraphs are cut."""
+        return dataclasses.asdict(self.task.window_settings)
 
     def evaluated_on(self):
         """The EvaluatedOn of the evaluations."""
@@ -387,70 +389,50 @@ class SquadData:
         return evaluation.evaluated_on([path], content=files.sha256(path), **settings)
 
     @functools.cached_property
-    def _training_counts(self):
-        """Counts of the training records, which are filled when these are made or found."""
-        return {}
-
-    @functools.cached_property
-    def training_records(self):
-        """RecordFiles of the training set, made if they do not exist."""
-        examples, text = questions.shuffled(self.train_examples), self.task.text
-        given, windows = self.task.options, self.task.windows
-        schema = schemas.squad_schema(text.max_seq_length, training=True, **text.sizes)
-
-        def make(cache):
-            found = features.convert_examples(examples, text.tokenizer, windows, training=True)
-            cache.counts["skipped"] = features.list_skipped(found, examples, cache.path)
-            cache.counts["cut_questions"] = sum(
-                len(text.tokenizer.encode_ids(example.question_text)) > len(ids)
-                for example, ids in zip(examples, found.queries, strict=True)
-                if len(ids) == windows.max_query_length
-            )
-            return _counted(found.batches(), cache.counts, text.tokenizer)
-
-        cache = feature_cache.cached_records(
-            self.record_file("train"),
-            schema,
-            dataclasses.asdict(windows) | text.tokenizer.casing,
-            [given.train_file, text.tokenizer.path],
-            make,
-            add_key=not given.train_feature_file,
-        )
+    def _training_cache(self):
+        examples = self.train_examples
+        cache = self._records("train", (questions.shuffled(examples), {}))
         _say_skipped(cache.counts["skipped"], examples, cache.path)
         if count := cache.counts["cut_questions"]:
             print(
                 f"train: {count:,} of {len(examples):,} questions are longer than "
-                f"--max_query_length={windows.max_query_length} and lose their end"
+                f"--max_query_length={self.task.options.max_query_length} and lose their end"
             )
-        self._training_counts.update(cache.counts)
-        unanswerable = sum(example.is_impossible for example in examples)
-        return RecordFiles(
-            [cache.path],
-            {name: schema[name] for name in (*self.task.inputs, *LABELS)},
-            f"{given.train_file}: {len(examples):,} questions, {unanswerable:,} without answer",
-            {},
+        # Files of earlier versions lack these counts.
+        data_report.add_texts(cache.counts, [*map(self.task.texts_of, examples)])
+        return cache
+
+    def _batches(self, examples, cache):
+        """Yields the windows of the training questions, some at a time."""
+        tokenizer, settings = self.task.text.tokenizer, self.task.window_settings
+        counts, found = cache.counts, features.convert_examples(examples, tokenizer, settings, True)
+        counts["skipped"] = features.list_skipped(found, examples, cache.path)
+        counts["cut_questions"] = sum(
+            len(tokenizer.encode_ids(example.question_text)) > len(ids)
+            for example, ids in zip(examples, found.queries, strict=True)
+            if len(ids) == settings.max_query_length
         )
-
-    def report(self, do_eval):
-        """Prints the report on the training set and the one that is evaluated; a dict for JSON."""
-        length = self.task.text.max_seq_length
-        counts = collections.Counter(self._training_counts)
-        texts = {split: [*map(_texts_of, found)] for split, found in (
-            ("train", self.train_examples), ("dev", self.examples if do_eval else ()))}  # fmt: skip
-        data_report.add_texts(counts, texts["train"])
-        found = {"train": data_report.of_split(counts, length)}
-        if do_eval:
-            counts, known = collections.Counter(), {*texts["train"]}
-            data_report.add_texts(counts, texts["dev"])
-            found["dev"] = data_report.of_split(counts, length, known, texts["dev"])
-        return data_report.say(found, self.unit, {})
-
-    # --- Evaluation and prediction ---
+        for arrays in found.batches():
+            data_report.add_pieces(counts, arrays, tokenizer)
+            yield arrays
 
     @functools.cached_property
-    def examples(self):
-        """The questions of --predict_file: list of SquadExample."""
-        return self._read("predict")
+    def training_records(self):
+        """RecordFiles of the training set, made if they do not exist."""
+        path, examples = self._training_cache.path, self.train_examples
+        schema = {name: self.task.schema[name] for name in (*self.task.inputs, *LABELS)}
+        unanswerable = sum(example.is_impossible for example in examples)
+        described = f"{len(examples):,} questions, {unanswerable:,} without answer"
+        return RecordFiles([path], schema, f"{self.sources('train')[0]}: {described}", {})
+
+    @functools.cached_property
+    def _evaluation_sets(self):
+        """The questions that are evaluated, for the report; their features are made elsewhere."""
+        cache = feature_cache.Cache(self.record_file("dev"), collections.Counter())
+        data_report.add_texts(cache.counts, [*map(self.task.texts_of, self.examples)])
+        return {"": (self.examples, cache)}
+
+    # --- Evaluation and prediction ---
 
     @functools.cached_property
     def is_labelled(self):
@@ -473,7 +455,7 @@ class SquadData:
 
     @functools.cached_property
     def _splits(self):
-        content, path = self.task.questions(self.examples), self.record_file("predict")
+        content, path = self.task.questions(self.examples), self.record_file("dev")
         schema = schemas.squad_schema(self.task.text.max_seq_length, training=False)
         count = features.list_skipped(content.features, self.examples, path)
         schemas.write_records(path, schema, content.features.batches())
@@ -543,12 +525,12 @@ class SquadData:
             return
         threshold = predictions.robust_threshold(metrics[THRESHOLD])
         before, named = folder.threshold, prefixes and _named(prefixes)
-        is_same_model = before is not None and before.checkpoints in (None, named)
-        if not is_best and is_same_model and before.tuned_on != given.predict_file:
-            base.say_threshold(THRESHOLD, before.null_score_diff_threshold, threshold, kept=True)
-            return
-        if before is not None and not is_best:
-            base.say_threshold(THRESHOLD, before.null_score_diff_threshold, threshold)
+        if before and not is_best:
+            is_same_model = before.checkpoints in (None, named)
+            kept = is_same_model and before.tuned_on != given.predict_file
+            base.say_threshold(THRESHOLD, before.null_score_diff_threshold, threshold, kept)
+            if kept:
+                return
         folder.write_threshold(NoAnswerThreshold(threshold, given.predict_file, named))
 
     def check_thresholds(self, prefixes):

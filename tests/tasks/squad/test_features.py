@@ -481,7 +481,7 @@ def data_set(tokenizer, folder, version, windows=SMALL, **files):
     )
     text = base.TextInput(tokenizer, windows.max_seq_length, SIZES)
     kind = {"v1.1": squad.SquadTask, "v2.0": squad.SquadV2Task}[version]
-    return squad.SquadData(kind(text, given, str(folder)), str(folder))
+    return squad.data_set(kind(text, given, str(folder)), str(folder))
 
 
 def test_metrics_of_corrected_answers_are_others(tmp_path, tokenizer):

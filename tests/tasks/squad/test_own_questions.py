@@ -164,7 +164,7 @@ def test_a_threshold_stays_if_another_file_is_scored(tmp_path, capsys):
         task = squad.SquadV2Task(
             TextInput(None, 64, SIZES), options.Squad(doc_stride=16, predict_file=path), ""
         )
-        return squad.SquadData(task, str(tmp_path))
+        return squad.data_set(task, str(tmp_path))
 
     found = answers.Predictions({"a": [], "b": []}, {"a": 1.0, "b": 4.0})
     data("first.json")._keep_threshold(found, {squad.THRESHOLD: 0.0}, is_best=True)
