@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Instances of one segment, and long lines that are cut into parts."""
 
-import collections
 import itertools
 import json
 import random
@@ -32,13 +31,8 @@ def spans(corpus, document=0, **settings):
 
 
 def test_a_segment_has_as_many_sentences_as_fit():
-    assert spans(make_corpus([4, 4, 4, 10, 3, 7, 1])) == [
-        (0, 8),
-        (8, 12),
-        (12, 22),
-        (22, 32),
-        (32, 33),
-    ]
+    found = spans(make_corpus([4, 4, 4, 10, 3, 7, 1]))
+    assert found == [(0, 8), (8, 12), (12, 22), (22, 32), (32, 33)]
     assert spans(make_corpus([3], [4, 5]), document=1) == [(3, 12)]
 
 
@@ -74,11 +68,8 @@ def test_every_token_is_used(short, overlap):
 
 
 def test_short_targets():
-    lengths = collections.Counter()
-    for seed in range(300):
-        first, *_ = spans(make_corpus([1] * 40), seed=seed, short_seq_prob=1.0)
-        lengths[first[1]] += 1
-    assert set(lengths) == set(range(2, 11))
+    found = (spans(make_corpus([1] * 40), seed=seed, short_seq_prob=1.0) for seed in range(300))
+    assert {first[1] for first, *_ in found} == set(range(2, 11))
 
 
 def test_pairs_of_a_line_without_ends_of_sentences():
@@ -91,15 +82,9 @@ def test_pairs_of_a_line_without_ends_of_sentences():
     assert used[0][0] == 0 and used[-1][1] == 1000
     assert all(end == start for (_, end), (start, _) in itertools.pairwise(used))
     # A random segment begins at a random part.
-    starts = {
-        segment_pairs.random_segment(
-            segment_pairs.Sentences(corpus, Settings(max_line_length=5)),
-            1,
-            7,
-            segment_pairs.Draws(np.random.default_rng(seed)),
-        )
-        for seed in range(50)
-    }
+    sentences = segment_pairs.Sentences(corpus, Settings(max_line_length=5))
+    draws = [segment_pairs.Draws(np.random.default_rng(seed)) for seed in range(50)]
+    starts = {segment_pairs.random_segment(sentences, 1, 7, draw) for draw in draws}
     assert len(starts) > 20
     assert {(start % 5, end - start) for start, end in starts} <= {(0, 10), (0, 5)}
 
