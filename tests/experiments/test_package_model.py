@@ -270,32 +270,30 @@ def test_nothing_is_written_if_half_precision_changes_the_accuracy(tmp_path, mon
     assert not (tmp_path / "model").exists()
 
 
-def test_a_directory_that_is_no_training_is_an_error(tmp_path):
-    with refuses("run.json"):
-        package_model.main([str(tmp_path), str(tmp_path / "model"), f"--card={CARD}"])
-
-
-@pytest.mark.parametrize("name", ["metrics.json", "figures.json"])
-def test_a_packaged_model_is_replaced(name, tmp_path):
-    (tmp_path / "mine").mkdir()
-    for file in (name, "model.safetensors"):
-        (tmp_path / "mine" / file).touch()
-    with refuses("run.json"):  # not that it is something else
-        package_model.main([str(tmp_path), str(tmp_path / "mine"), f"--card={CARD}"])
-
-
-def test_a_directory_that_is_no_packaged_model_stays(tmp_path):
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "metrics.json").touch()  # as in the directory of a row of a study
-    with refuses(f"{tmp_path}/mine"):
-        package_model.main(["run", str(tmp_path / "mine"), f"--card={CARD}"])
-    assert (tmp_path / "mine" / "metrics.json").exists()
-
-
-def test_a_file_is_no_place_for_a_model(tmp_path):
-    with refuses(f"{tmp_path}/mine"):
-        (tmp_path / "mine").touch()
-        package_model.main(["run", str(tmp_path / "mine"), f"--card={CARD}"])
+@pytest.mark.parametrize(
+    "given, message",
+    [
+        ([], "run.json"),  # what is packaged is no training
+        (["mine/metrics.json", "mine/model.safetensors"], "run.json"),  # a packaged model: replaced
+        (["mine/figures.json", "mine/model.safetensors"], "run.json"),
+        (["mine/metrics.json"], "{}/mine"),  # no packaged model, but the row of a study
+        (["mine"], "{}/mine"),
+        (["$costs"], "--card ... $costs"),  # before anything is measured
+        (["5 $"], "--card"),
+    ],
+)
+def test_what_is_not_packaged(given, message, tmp_path):
+    card = CARD
+    for name in given:
+        if "$" in name:
+            card = tmp_path / "card.md"
+            card.write_text(name)
+            continue
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    with refuses(message.format(tmp_path)):
+        package_model.main([str(tmp_path), str(tmp_path / "mine"), f"--card={card}"])
+    assert all((tmp_path / name).exists() for name in given if "$" not in name)
 
 
 @pytest.mark.parametrize("stopped", [False, True])
@@ -319,13 +317,6 @@ def test_a_stop_while_a_model_is_replaced_leaves_one(tmp_path, monkeypatch, stop
     package_model.replace(f"{model}/", str(tmp_path / "made"))
     assert (model / "config.json").read_text() == "new"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["made", "model"]
-
-
-@pytest.mark.parametrize("text, message", [("$costs", "--card ... $costs"), ("5 $", "--card")])
-def test_a_wrong_card_is_an_error_before_anything_is_measured(tmp_path, text, message):
-    (tmp_path / "card.md").write_text(text)
-    with refuses(message):
-        package_model.main(["run", str(tmp_path / "model"), f"--card={tmp_path}/card.md"])
 
 
 def test_a_training_that_began_with_itself_is_an_error(tmp_path):
