@@ -26,11 +26,7 @@ def test_the_first_call_of_a_step_hides_log_lines(capfd, monkeypatch):
         "I0000 00:00:1795360659.118987   3214 device_compiler.h:196] Compiled cluster using XLA!\n",
         "W0000 00:00:1795360427.107780   22356 op_level_cost_estimator.cc:699] Error\n",
     )
-    shown = (
-        "E0000 00:00:1795360427.1 1 a.cc:1] an error\n",
-        "Warning: of ours\n",
-        "no end of line",
-    )
+    shown = ("E0000 00:00:1795360427.1 1 a.cc:1] error\n", "Warning: of ours\n", "no end of line")
 
     def step(value):
         os.write(2, "".join(hidden + shown).encode())

@@ -337,9 +337,6 @@ def test_loss_scaling_belongs_to_float16_alone():
     assert isinstance(plain, optimization.AdamW)
 
 
-# --- Profiles --------------------------------------------------------------------------------
-
-
 def test_steps_are_parsed():
     assert options.parse_profile_steps("3:5") == (3, 5)
     assert options.parse_profile_steps(None) is None and options.parse_profile_steps("") is None

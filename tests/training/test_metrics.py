@@ -133,8 +133,6 @@ def test_the_first_bad_step_is_named(norm, loss, scales_loss):
         made.show()
 
 
-# --- The progress line --------------------------------------------------------------------------
-
 METRICS = {
     "sequences_per_second": 189.2,
     "masked_lm_accuracy": 0.2104,
