@@ -30,6 +30,8 @@ VOCABULARIES = GOLDEN / "tokenization"
 EXPRESSIBLE = ["base", "groups2", "groups3_layers5", "inner2", "relu", "tanh_heads2"]
 SPECIAL_IDS = {"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3}
 TOLERANCE = 2e-5
+THEIR_NAMES = {"input_ids": "input_ids"}
+THEIR_NAMES |= {"input_mask": "attention_mask", "segment_ids": "token_type_ids"}
 
 needs_transformers = pytest.mark.skipif(
     not all(importlib.util.find_spec(name) for name in ("torch", "transformers")),
@@ -56,12 +58,9 @@ def written(tmp_path):
     """Writes a golden variant for transformers; returns its directory."""
 
     def make(variant="base", without=()):
-        tensors = {
-            name: value
-            for name, value in tensors_of(variant).items()
-            if not name.startswith(without)
-        }
-        write(tmp_path / "hf", golden_config(variant), tensors)
+        tensors = tensors_of(variant)
+        kept = {name: tensors[name] for name in tensors if not name.startswith(without)}
+        write(tmp_path / "hf", golden_config(variant), kept)
         return tmp_path / "hf"
 
     return make
@@ -576,12 +575,7 @@ def test_outputs_of_transformers(variant, written, record_property):
     assert not any(info.values()), info
     inputs = read_arrays(MODELS / variant / "inputs.npz")
     golden = read_arrays(MODELS / variant / "outputs.npz")
-    names = {
-        "input_ids": "input_ids",
-        "input_mask": "attention_mask",
-        "segment_ids": "token_type_ids",
-    }
-    arguments = {new: torch.tensor(inputs[name]).long() for name, new in names.items()}
+    arguments = {new: torch.tensor(inputs[name]).long() for name, new in THEIR_NAMES.items()}
     with torch.no_grad():
         encoded, outputs = model.eval().albert(**arguments), model(**arguments)
     positions = inputs["masked_lm_positions"][..., np.newaxis]
@@ -630,17 +624,13 @@ def test_outputs_of_fine_tuned_heads(kind, tmp_path, record_property):
     unexpected = set() if has_pooler else {"albert.pooler.weight", "albert.pooler.bias"}
     assert set(info.pop("unexpected_keys")) == unexpected and not any(info.values())
     inputs = read_arrays(MODELS / "base" / "inputs.npz")
-    named = {name: inputs[name] for name in ("input_ids", "input_mask", "segment_ids")}
-    given = {name: torch.tensor(value).long() for name, value in named.items()}
+    named = {name: inputs[name] for name in THEIR_NAMES}
+    given = {THEIR_NAMES[name]: torch.tensor(value).long() for name, value in named.items()}
     if kind == "race":  # B=1: its four rows are the options of one question
         named = {name: value.reshape(1, -1) for name, value in named.items()}
         given = {name: value[None] for name, value in given.items()}
     with torch.no_grad():
-        outputs = model.eval()(
-            input_ids=given["input_ids"],
-            attention_mask=given["input_mask"],
-            token_type_ids=given["segment_ids"],
-        )
+        outputs = model.eval()(**given)
     for name, expected in ours({name: tf.constant(value) for name, value in named.items()}).items():
         actual = outputs[name].numpy()
         record_property(name, float(np.abs(actual - expected).max()))

@@ -8,13 +8,7 @@ import pytest
 
 from albert_tf.checkpoints import name_table
 from albert_tf.model import heads
-from tests.checkpoints.golden_models import (
-    BLOCK,
-    MODELS,
-    VARIANTS,
-    golden_config,
-    named_model,
-)
+from tests.checkpoints.golden_models import BLOCK, MODELS, VARIANTS, golden_config, named_model
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
