@@ -2,12 +2,10 @@
 """Output files of create_pretraining_data: numbers, workers, going on, what is next to them."""
 
 import collections
+import dataclasses
 import gzip
 import json
 import os
-import subprocess
-import sys
-import time
 
 import numpy as np
 import pytest
@@ -17,8 +15,13 @@ from albert_tf.corpus.instances import Settings
 from albert_tf.options import Selection
 from albert_tf.records import input_pipeline, record_files, schemas
 from albert_tf.text.tokenization import FullTokenizer
-from tests import ROOT
-from tests.corpus.small_corpora import MODEL, SETTINGS, contents, make, write_text
+from tests.corpus.small_corpora import (
+    SETTINGS,
+    contents,
+    make,
+    summary_of,
+    write_text,
+)  # fmt: skip
 from tests.errors import assert_says, refuses
 from tests.text import languages
 
@@ -29,9 +32,11 @@ def source(tmp_path):
 
 
 @pytest.mark.long
-def test_the_records_do_not_depend_on_the_number_of_workers(source, tmp_path, tokenizer):
-    one, first = make(source, tmp_path / "one", tokenizer)
-    two, second = make(source, tmp_path / "two", tokenizer, num_workers=2)
+@pytest.mark.parametrize("pairs", ["order", "none"])
+def test_the_records_do_not_depend_on_the_number_of_workers(source, tmp_path, tokenizer, pairs):
+    given = {"settings": dataclasses.replace(SETTINGS, sentence_pairs=pairs)}
+    one, first = make(source, tmp_path / "one", tokenizer, **given)
+    two, second = make(source, tmp_path / "two", tokenizer, num_workers=2, **given)
     assert contents(first) == contents(second)
     assert one.as_json() | {"seconds": 0} == two.as_json() | {"seconds": 0}
     names = {f"out-0000{n}-of-00003" for n in range(3)} | {"summary-out-00000-of-00003.json"}
@@ -180,12 +185,11 @@ def test_each_part_counts_its_own_unknown_pieces(tmp_path, tokenizer, monkeypatc
     monkeypatch.setattr(corpus_files, "_MOST_UNKNOWN", most)
     rare = ["ж", "щ", "ю", "猫"]
     documents = [f"holmes said {n} {rare[n % 4]} .\n{rare[n % 3]} was he" for n in range(60)]
-    source = tmp_path / "in.txt"
-    source.write_text("\n\n".join(documents))
-    given = str(source), tmp_path, tokenizer
+    given = "\n\n".join(documents), tmp_path, tokenizer
     held_out = {"heldout_outputs": [str(tmp_path / "heldout")]}
-    summary, _ = make(*given, "train", selection=Selection(heldout_fraction=0.3), **held_out)
-    whole, _ = make(*given, "whole")
+    selection = Selection(heldout_fraction=0.3)
+    summary = summary_of(*given, names="train", selection=selection, **held_out)
+    whole = summary_of(*given, names="whole")
     parts = [summary.unknown, summary.held_out.unknown]
     assert parts[0] + parts[1] == whole.unknown
     for part in (summary, summary.held_out, whole):
@@ -215,9 +219,8 @@ def test_heldout_flags_that_make_no_sense(source, tmp_path, tokenizer, fraction,
 
 
 def test_more_files_than_records(tmp_path, tokenizer):
-    (tmp_path / "in.txt").write_text("holmes said\nit was bad")
     with refuses("--output_file ... 64 ... 3"):
-        make(str(tmp_path / "in.txt"), tmp_path, tokenizer, "out@64")
+        summary_of("holmes said\nit was bad", tmp_path, tokenizer, names="out@64")
     assert [path.name for path in tmp_path.iterdir()] == ["in.txt"]
 
 
@@ -289,14 +292,12 @@ def test_losses_are_said_once_with_a_part_that_is_held_out():
 )
 def test_the_rule_of_word_starts_in_languages(tmp_path, language, strip_accents, is_warned):
     text = languages.TEXTS[language]
-    (tmp_path / "in.txt").write_text(text, encoding="utf-8")
     model = languages.write_model(tmp_path / "spm.model", text, strip_accents)
     tokenizer = FullTokenizer(spm_model_file=model, strip_accents=strip_accents)
-    arguments = str(tmp_path / "in.txt"), tmp_path, tokenizer, "out"
-    summary, _ = make(*arguments)
+    summary = summary_of(text, tmp_path, tokenizer)
     assert ("--word_start=piece" in str(summary)) == is_warned
     assert "--word_start=original" not in str(summary)
-    summary, _ = make(*arguments, word_start="piece")
+    summary = summary_of(text, tmp_path, tokenizer, word_start="piece")
     for words in ("--word_start", "--word_start=original"):
         assert (words in str(summary)) == (language == "chinese")
 
@@ -304,29 +305,24 @@ def test_the_rule_of_word_starts_in_languages(tmp_path, language, strip_accents,
 def test_texts_that_are_missing_are_counted(tmp_path, tokenizer):
     pytest.importorskip("sentence_splitter", reason="needs the extra documents")
     rows = [{"text": "He was there. He sat."}, {"text": None}, {"body": "holmes said that"}]
-    source = tmp_path / "in.jsonl"
-    source.write_text("".join(f"{json.dumps(row)}\n" for row in rows * 20))
-    form = text_files.Format(input_format="jsonl")
-    summary, _ = make(str(source), tmp_path, tokenizer, form=form)
+    given = "".join(f"{json.dumps(row)}\n" for row in rows * 20), tmp_path, tokenizer, "in.jsonl"
+    summary = summary_of(*given, form=text_files.Format(input_format="jsonl"))
     assert (summary.counts["documents"], summary.counts["texts_missing"]) == (20, 40)
-    assert_says(str(summary), f"skipped ... 40 ... --text_key ... {source}, line 2; ")
+    assert_says(str(summary), f"skipped ... 40 ... --text_key ... {tmp_path}/in.jsonl, line 2; ")
     assert summary.as_json()["texts_missing"] == 40
-    other = text_files.Format(input_format="jsonl", text_key="txt")
     with refuses("in.jsonl ... 60 ... --text_key"):
-        make(str(source), tmp_path, tokenizer, form=other)
+        summary_of(*given, form=text_files.Format(input_format="jsonl", text_key="txt"))
 
 
 def test_text_without_line_breaks_is_warned_about(tmp_path, tokenizer):
     words = "holmes said that he was there . " * 800
-    source = tmp_path / "in.txt"
-    source.write_text(words)
-    summary, _ = make(str(source), tmp_path, tokenizer)
+    summary = summary_of(words, tmp_path, tokenizer)
     assert (summary.counts["sentences"], summary.counts["sentences_far_too_long"]) == (1, 1)
     assert summary.counts["tokens"] == summary.counts["tokens_of_long_sentences"] > 2000
     assert_says(str(summary), "warning ... 1 ... --max_seq_length ... 100.0%")
     assert "--input_format=documents" in str(summary)
-    source.write_text(words.replace(" . ", " .\n") + "that " * 84)  # 4 times 21 tokens
-    summary, _ = make(str(source), tmp_path, tokenizer)
+    text = words.replace(" . ", " .\n") + "that " * 84  # 4 times 21 tokens
+    summary = summary_of(text, tmp_path, tokenizer)
     assert summary.counts["sentences_far_too_long"] == 0
     assert "--max_seq_length" not in str(summary)
 
@@ -336,8 +332,7 @@ def test_text_without_line_breaks_is_warned_about(tmp_path, tokenizer):
     [("he said ж\nhe was\n" * 50, True), ("he said ж\n" + "he was there\n" * 500, False)],
 )
 def test_a_vocabulary_that_does_not_fit_is_warned_about(tmp_path, tokenizer, text, is_warned):
-    (tmp_path / "in.txt").write_text(text)
-    summary, _ = make(str(tmp_path / "in.txt"), tmp_path, tokenizer)
+    summary = summary_of(text, tmp_path, tokenizer)
     assert summary.unknown_share > 0 and (summary.unknown_share > 0.03) == is_warned
     assert ("--do_lower_case" in str(summary)) == is_warned
 
@@ -361,32 +356,3 @@ def test_names_of_output_files(names, count, expected):
     else:
         with refuses(expected):
             schemas.expand_shards(names, count)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_run_that_is_killed_again_and_again_ends_the_same(source, tmp_path, tokenizer, workers):
-    with open(source) as file:
-        text = file.read()
-    with open(source, "w") as file:
-        file.write("\n\n".join([text] * 40))
-    settings = Settings(max_seq_length=24, max_predictions_per_seq=4, dupe_factor=40)
-    _, wanted = make(source, tmp_path / "whole", tokenizer, "out@20", settings)
-    command = [
-        *(sys.executable, str(ROOT / "create_pretraining_data.py"), f"--input_file={source}"),
-        *(f"--output_file={tmp_path}/killed/out@20", f"--spm_model_file={MODEL}"),
-        *("--max_seq_length=24", "--max_predictions_per_seq=4", f"--num_workers={workers}"),
-    ]
-    moments = np.random.default_rng(workers)
-    for attempt in range(12):
-        process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
-        time.sleep(moments.uniform(5, 15))
-        process.kill() if attempt % 2 else process.terminate()
-        process.wait()
-        for path in (tmp_path / "killed").glob("out*"):
-            whole = tmp_path / "whole" / path.name
-            assert path.read_bytes() == whole.read_bytes()
-    subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
-    found = sorted((tmp_path / "killed").iterdir())
-    assert [path.name for path in found[:-1]] == [path.split("/")[-1] for path in wanted]
-    assert contents(found[:-1]) == contents(wanted)
