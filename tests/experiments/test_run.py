@@ -216,10 +216,7 @@ def test_a_new_command_after_the_training_runs_once_the_rows_are_not_finished(st
 
 @pytest.mark.parametrize(
     "place, message",
-    [
-        ("runs", "runs/base/seed-1"),
-        ("runs/base/seed-1/settings.json", "settings.json ... JSON"),
-    ],
+    [("runs", "runs/base/seed-1"), ("runs/base/seed-1/settings.json", "settings.json ... JSON")],
 )
 def test_files_that_are_in_the_way_are_an_error(study, tmp_path, place, message):
     _, run = study
