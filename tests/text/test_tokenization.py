@@ -16,7 +16,6 @@ from albert_tf.text.clean_up import CleanUp
 from albert_tf.text.tokenization import FullTokenizer, SpecialIds, preprocess_text
 from tests import GOLDEN, SHARED
 from tests.errors import refuses
-from tests.processes import run_python
 from tests.text import languages
 from tests.text.conftest import DATA
 
@@ -322,11 +321,6 @@ def test_spawned_worker_encodes_without_tensorflow(spm, wordpiece):
         tokenizer.encode_ids(tokenizer.normalize(text)) for tokenizer in (spm, wordpiece)
     ]
     assert not any(has_tensorflow for _, has_tensorflow in results)
-
-
-def test_import_is_cheap():
-    code = "import sys, albert_tf.text.tokenization; sys.exit('tensorflow' in sys.modules)"
-    assert run_python("-c", code).returncode == 0
 
 
 # --- Files ---
