@@ -15,13 +15,7 @@ from albert_tf.corpus.instances import Settings
 from albert_tf.options import Selection
 from albert_tf.records import input_pipeline, record_files, schemas
 from albert_tf.text.tokenization import FullTokenizer
-from tests.corpus.small_corpora import (
-    SETTINGS,
-    contents,
-    make,
-    summary_of,
-    write_text,
-)  # fmt: skip
+from tests.corpus.small_corpora import SETTINGS, contents, make, summary_of, write_text
 from tests.errors import assert_says, refuses
 from tests.text import languages
 
