@@ -12,14 +12,14 @@ import tensorflow as tf
 
 from albert_tf import files
 from albert_tf.errors import one_line, parse_json
-from tests.errors import assert_names, refuses
+from tests.errors import refuses
 
 
 def names_in(directory):
     return sorted(path.name for path in directory.iterdir())
 
 
-def test_text_is_written_and_read(tmp_path):
+def test_text_is_written_and_read(tmp_path, monkeypatch):
     path = str(tmp_path / "new" / "deep" / "results.txt")
     files.write_text(path, "x = 1\né\n")
     assert files.read_text(path) == "x = 1\né\n"
@@ -27,13 +27,9 @@ def test_text_is_written_and_read(tmp_path):
     assert files.read_text(path) == "shorter"
     assert names_in(tmp_path / "new" / "deep") == ["results.txt"]
     assert files.read_text(str(tmp_path / "none.txt")) == ""
-
-
-def test_a_name_without_directory_lies_in_the_current_one(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    files.write_text("here.txt", "text")
-    assert (tmp_path / "here.txt").read_text() == "text"
-    assert names_in(tmp_path) == ["here.txt"]
+    monkeypatch.chdir(tmp_path / "new")
+    files.write_text("here.txt", "text")  # a name without a directory
+    assert names_in(tmp_path / "new") == ["deep", "here.txt"]
 
 
 def test_nothing_is_in_place_before_the_block_ends(tmp_path):
@@ -89,12 +85,14 @@ def below_a_file(tmp_path):
     return str(tmp_path / "file" / "below")
 
 
-def test_a_directory_that_cannot_be_made_is_named(below_a_file):
-    with pytest.raises(ValueError) as error:
+def test_a_directory_that_cannot_be_made_or_written_is_named(below_a_file, tmp_path):
+    with refuses(below_a_file):
         files.make_directory(below_a_file)
-    assert_names(str(error.value), below_a_file)
     with refuses(below_a_file):
         files.write_text(f"{below_a_file}/results.txt", "text")
+    for path in (below_a_file, tmp_path / "file"):
+        with refuses(f"--output_dir={path}"):
+            files.check_writable(str(path), "output_dir")
 
 
 def test_a_writable_directory_is_made_if_it_is_not_there_and_left_empty(tmp_path):
@@ -103,19 +101,11 @@ def test_a_writable_directory_is_made_if_it_is_not_there_and_left_empty(tmp_path
     assert names_in(tmp_path / "new" / "output") == []
 
 
-def test_a_directory_that_cannot_be_written_is_named(below_a_file, tmp_path):
-    for path in (below_a_file, str(tmp_path / "file")):
-        with pytest.raises(ValueError) as error:
-            files.check_writable(path, "output_dir")
-        assert_names(str(error.value), f"--output_dir={path}")
-
-
 def test_a_name_that_tensorflow_would_take_for_a_pattern(tmp_path):
     for name in ("lr*", "lr?", "lr[0.1]"):
         path = str(tmp_path / name)
-        with pytest.raises(ValueError) as error:
+        with refuses(f"--output_dir={path} ... {name[2]}"):
             files.check_writable(path, "output_dir")
-        assert_names(str(error.value), f"--output_dir={path} ... {name[2]}")
     # The reason: what was written there cannot be read.
     files.make_directory(path)
     tf.train.Checkpoint(x=tf.Variable(1.0)).write(f"{path}/model.ckpt")
@@ -142,9 +132,8 @@ def test_a_name_that_tensorflow_would_take_for_a_pattern(tmp_path):
 def test_json_that_cannot_be_read_is_named(content, message, tmp_path):
     path = tmp_path / "bad.json"
     path.write_bytes(content)
-    with refuses(message) as error:
+    with refuses(f"{path} ... {message}"):
         files.read_json(str(path))
-    assert str(path) in str(error.value)
 
 
 @pytest.mark.parametrize("start", ["", "\ufeff"])
@@ -153,17 +142,13 @@ def test_json_is_read_from_text_and_bytes(start):
     assert parse_json(text, "here") == parse_json(text.encode(), "here") == {"a": "é"}
 
 
-@pytest.mark.parametrize("read", [files.read_json, files.read_bytes])
-def test_a_file_that_is_missing_is_named(read, tmp_path):
-    with refuses("nowhere.json"):
-        read(str(tmp_path / "nowhere.json"))
-
-
-def test_text_that_is_not_utf8_is_named(tmp_path):
-    path = tmp_path / "labels.txt"
-    path.write_bytes(b"\xff\xfe")
+def test_a_file_that_is_missing_or_no_text_is_named(tmp_path):
+    for read in (files.read_json, files.read_bytes):
+        with refuses("nowhere.json"):
+            read(str(tmp_path / "nowhere.json"))
+    (tmp_path / "labels.txt").write_bytes(b"\xff\xfe")
     with refuses("labels.txt ... UTF-8"):
-        files.read_text(str(path))
+        files.read_text(str(tmp_path / "labels.txt"))
 
 
 @pytest.mark.parametrize(
@@ -257,39 +242,27 @@ def test_expand_patterns(tmp_path):
     patterns = f"{tmp_path}/b*, {tmp_path}/a*,"
     names = [Path(path).name for path in files.expand_patterns(patterns, "input_file")]
     assert names == ["b1", "a1", "a2"]
-
-
-def test_a_pattern_without_a_file_is_an_error(tmp_path):
-    (tmp_path / "a").touch()
-    with refuses("--input_file ... /c*'"):
-        files.expand_patterns(f"{tmp_path}/a,{tmp_path}/c*", "input_file")
-    with refuses(f"--input_file ... {tmp_path}"):
-        files.expand_patterns(str(tmp_path), "input_file")
-    with refuses("--input_file"):
-        files.expand_patterns(" ,", "input_file")
+    wrong = {
+        f"{tmp_path}/a1,{tmp_path}/c*": " ... /c*'",
+        f"{tmp_path}": f" ... {tmp_path}",
+        " ,": "",
+    }
+    for patterns, named in wrong.items():
+        with refuses(f"--input_file{named}"):
+            files.expand_patterns(patterns, "input_file")
 
 
 def test_hidden_files_match_only_patterns_with_a_dot(tmp_path):
     for name in ("out-1", ".out-2", ".albert_tf-host-1-ab-0.tmp", ".hidden/out-3"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
-    found = {
-        pattern: [
-            str(Path(path).relative_to(tmp_path))
-            for path in files.expand_patterns(f"{tmp_path}/{pattern}", "input_file")
-        ]
-        for pattern in ("*out*", ".out*", ".hidden/*", ".h*/o*")
-    }
-    assert found == {
-        "*out*": ["out-1"],
-        ".out*": [".out-2"],
-        ".hidden/*": [".hidden/out-3"],
-        ".h*/o*": [".hidden/out-3"],
-    }
-    with refuses("--input_file"):
-        files.expand_patterns(f"{tmp_path}/*/out*", "input_file")
-    with refuses("--input_file"):
-        files.expand_patterns(f"{tmp_path}/[", "input_file")
+    wanted = {"*out*": "out-1", ".out*": ".out-2"}
+    for pattern, name in (wanted | dict.fromkeys((".hidden/*", ".h*/o*"), ".hidden/out-3")).items():
+        found = files.expand_patterns(f"{tmp_path}/{pattern}", "input_file")
+        assert found == [f"{tmp_path}/{name}"]
+    for pattern in ("*/out*", "["):
+        with refuses("--input_file"):
+            files.expand_patterns(f"{tmp_path}/{pattern}", "input_file")
 
 
 def test_a_directory_is_removed_whole_or_left_whole(tmp_path, monkeypatch):

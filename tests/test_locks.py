@@ -24,12 +24,8 @@ with locks.locked(sys.argv[1], "training"):
 
 
 def hold_lock(directory):
-    process = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(directory)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    pipes = dict.fromkeys(("stdin", "stdout"), subprocess.PIPE)
+    process = subprocess.Popen([sys.executable, "-c", HOLD, str(directory)], text=True, **pipes)
     assert process.stdout.readline() == "locked\n"
     return process
 
@@ -37,10 +33,7 @@ def hold_lock(directory):
 @pytest.mark.long
 def test_a_lock_keeps_other_processes_out_until_its_process_ends(tmp_path):
     process = hold_lock(tmp_path)
-    with (
-        refuses(process.pid),
-        locks.locked(str(tmp_path), "evaluating", "training"),
-    ):
+    with refuses(process.pid), locks.locked(str(tmp_path), "evaluating", "training"):
         pass
     with locks.locked(str(tmp_path), "evaluating"):  # another purpose
         process.communicate("")

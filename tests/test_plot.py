@@ -25,10 +25,6 @@ def run_dir(tmp_path):
     return str(tmp_path / "run")
 
 
-def plotted(*arguments):
-    return run_python("-m", "albert_tf.plot", *arguments)
-
-
 def test_metrics_that_are_shown(run_dir):
     curves = history.read(run_dir)
     expected = ["loss", "masked_lm_accuracy", "f1", "learning_rate"]
@@ -53,10 +49,12 @@ def test_curves_and_their_names(run_dir):
     ]  # fmt: skip
 
 
-def test_a_dollar_in_a_name_begins_no_formula(run_dir, tmp_path):
+def test_what_is_drawn_may_have_a_dollar_in_its_name_and_must_have_rows(run_dir, tmp_path):
     curves = history.read(run_dir)
     plot.draw({"a": curves, r"b$\x$": curves}, str(tmp_path / "a.png"))
     assert (tmp_path / "a.png").exists()
+    with refuses("history.csv"):
+        plot.draw({"a": {}}, "x.png")
 
 
 def test_curves_against_pieces(run_dir, tmp_path, capsys):
@@ -83,7 +81,7 @@ def test_curves_against_pieces(run_dir, tmp_path, capsys):
 @pytest.mark.long
 def test_several_runs_make_one_picture(run_dir, tmp_path):
     png = tmp_path / "plots" / "two.png"
-    done = plotted(run_dir, run_dir, f"--png_file={png}")
+    done = run_python("-m", "albert_tf.plot", run_dir, run_dir, f"--png_file={png}")
     assert done.returncode == 0, done.stderr
     assert tf.io.decode_png(png.read_bytes()).shape[:2] == (960, 1200)
     assert done.stdout == f"{png}: loss, masked_lm_accuracy, f1, learning_rate\n"
@@ -101,8 +99,3 @@ def test_bad_input_is_one_line(run_dir, tmp_path, content, capsys):
     assert code == 1 and error.startswith("plot: error: ") and error.count("\n") == 1
     assert str(other) in error and history.FILE in error
     assert not png.exists()
-
-
-def test_nothing_to_draw():
-    with refuses("history.csv"):
-        plot.draw({"a": {}}, "x.png")

@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a command means: every option of every command, typed or not, recorded or not."""
 
-import subprocess
-import sys
-
 import pytest
 
 from albert_tf import options, resolve
@@ -11,6 +8,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
 from albert_tf.resolve import DEFAULT, RECORD, SOURCE, TYPED, Fact
 from tests.errors import refuses
+from tests.processes import run_python
 from tests.script_flags import flags_of, module_of
 
 COMMANDS = (
@@ -25,12 +23,11 @@ def rows_of(command):
     from albert_tf.cli import flag_groups
 
     with flags_of(module_of(command)):
-        return {
-            flag.name: resolve.Row(
-                flag.name, flag.default, flag.option.metadata | {"heading": flag.subject}
-            )
+        rows = [
+            resolve.Row(flag.name, flag.default, flag.option.metadata | {"heading": flag.subject})
             for flag in flag_groups.own_flags()
-        }
+        ]
+        return {row.name: row for row in rows}
 
 
 ROWS = {command: rows_of(command) for command in COMMANDS}
@@ -204,11 +201,8 @@ def test_settings_cannot_be_changed():
 
 
 def test_neither_absl_nor_tensorflow_is_imported():
-    code = (
-        "import sys; sys.modules['tensorflow'] = sys.modules['absl'] = None; "
-        "import albert_tf.resolve"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    code = "import sys; sys.modules['tensorflow'] = sys.modules['absl'] = None"
+    run_python("-c", f"{code}; import albert_tf.resolve", check=True)
 
 
 @pytest.mark.parametrize(

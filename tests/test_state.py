@@ -27,10 +27,7 @@ STATES = {  # property of RunDirectory -> (file, content, values of keys that ma
             "text": [None, [], {"max_seq_length": True}, {"do_lower_case": 1}],
             "vocabulary": [5, {"path": "x"}, VOCABULARY | {"flag": "x"}, VOCABULARY | {"path": 1}],
             "flags": [
-                3,
-                {"length_buckets": [16]},
-                {"max_seq_length": "64"},
-                {"text_column": 0},
+                *(3, {"length_buckets": [16]}, {"max_seq_length": "64"}, {"text_column": 0}),
                 {"null_score_diff_threshold": True},
             ],
             "seed": [True, "1"],

@@ -67,20 +67,15 @@ def weights_of(config=CONFIG, seed=2):
 
 @pytest.fixture(scope="session")
 def garden_config():
-    return encoders.EncoderConfig(
-        type="albert",
-        albert=encoders.AlbertEncoderConfig(
-            vocab_size=CONFIG.vocab_size,
-            embedding_width=CONFIG.embedding_size,
-            hidden_size=CONFIG.hidden_size,
-            num_layers=CONFIG.num_hidden_layers,
-            num_attention_heads=CONFIG.num_attention_heads,
-            intermediate_size=CONFIG.intermediate_size,
-            dropout_rate=CONFIG.hidden_dropout_prob,
-            attention_dropout_rate=CONFIG.attention_probs_dropout_prob,
-            max_position_embeddings=CONFIG.max_position_embeddings,
-        ),
-    )
+    values = {
+        "embedding_width": CONFIG.embedding_size,
+        "num_layers": CONFIG.num_hidden_layers,
+        "dropout_rate": CONFIG.hidden_dropout_prob,
+        "attention_dropout_rate": CONFIG.attention_probs_dropout_prob,
+    }
+    same = ("vocab_size", "hidden_size", "num_attention_heads", "intermediate_size")
+    values |= {name: getattr(CONFIG, name) for name in (*same, "max_position_embeddings")}
+    return encoders.EncoderConfig(type="albert", albert=encoders.AlbertEncoderConfig(**values))
 
 
 @pytest.fixture(scope="session")
@@ -304,18 +299,19 @@ def test_casing(value, first_generation, garden, garden_wordpiece):
 
 
 def test_vocabulary(garden, garden_wordpiece, tmp_path):
-    assert source.Source(str(garden)).vocabulary_file() == f"{garden}/assets/30k-clean.model"
-    assert source.Source(str(garden_wordpiece)).vocabulary_file() == (
-        f"{garden_wordpiece}/assets/vocab.txt"
-    )
-    assert source.Source(str(tmp_path)).vocabulary_file() is None
+    def found(directory):
+        return source.Source(str(directory)).vocabulary_file()
+
+    assert found(garden) == f"{garden}/assets/30k-clean.model"
+    assert found(garden_wordpiece) == f"{garden_wordpiece}/assets/vocab.txt"
+    assert found(tmp_path) is None
     for name in ("eval_results.txt", "vocab_chinese.txt"):
-        (tmp_path / name).write_text("")
-    assert source.Source(str(tmp_path)).vocabulary_file() == f"{tmp_path}/vocab_chinese.txt"
+        (tmp_path / name).touch()
+    assert found(tmp_path) == f"{tmp_path}/vocab_chinese.txt"
     for name in ("a.model", "b.model"):
-        (tmp_path / name).write_text("")
+        (tmp_path / name).touch()
     with refuses("a.model ... b.model"):
-        source.Source(str(tmp_path)).vocabulary_file()
+        found(tmp_path)
 
 
 # --- Their weights -------------------------------------------------------------------------------
@@ -367,12 +363,9 @@ def test_the_garden_is_loaded_without_the_head_that_it_lacks(garden, capsys):
     with refuses("sentence_order"):
         loaded.sentence_order("a", "b")
     encoder = albert_tf.AlbertModel.from_checkpoint(garden)
-    tokens = loaded.tokenizer("the man")
-    np.testing.assert_allclose(
-        encoder(tokens)["pooled_output"][0],
-        loaded.embed("the man", pooling="pooled"),
-        atol=TOLERANCE,
-    )
+    pooled = encoder(loaded.tokenizer("the man"))["pooled_output"][0]
+    expected = loaded.embed("the man", pooling="pooled")
+    np.testing.assert_allclose(pooled, expected, atol=TOLERANCE)
 
 
 # --- Fine-tuning ---------------------------------------------------------------------------------

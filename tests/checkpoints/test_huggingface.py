@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Directories of the transformers library: names, config, files, and its own outputs."""
 
+import contextlib
 import importlib.util
 import json
 
@@ -29,6 +30,8 @@ VOCABULARIES = GOLDEN / "tokenization"
 EXPRESSIBLE = ["base", "groups2", "groups3_layers5", "inner2", "relu", "tanh_heads2"]
 SPECIAL_IDS = {"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3}
 TOLERANCE = 2e-5
+THEIR_NAMES = {"input_ids": "input_ids"}
+THEIR_NAMES |= {"input_mask": "attention_mask", "segment_ids": "token_type_ids"}
 
 needs_transformers = pytest.mark.skipif(
     not all(importlib.util.find_spec(name) for name in ("torch", "transformers")),
@@ -55,12 +58,9 @@ def written(tmp_path):
     """Writes a golden variant for transformers; returns its directory."""
 
     def make(variant="base", without=()):
-        tensors = {
-            name: value
-            for name, value in tensors_of(variant).items()
-            if not name.startswith(without)
-        }
-        write(tmp_path / "hf", golden_config(variant), tensors)
+        tensors = tensors_of(variant)
+        kept = {name: tensors[name] for name in tensors if not name.startswith(without)}
+        write(tmp_path / "hf", golden_config(variant), kept)
         return tmp_path / "hf"
 
     return make
@@ -81,38 +81,31 @@ def store(directory, tensors):
 
 LAYER = "albert.encoder.albert_layer_groups.0.albert_layers.0."
 NAMES_OF_BASE = {  # as transformers 5.23 has them; V=300, E=16, H=32, I=64
-    "albert.embeddings.word_embeddings.weight": (300, 16),
-    "albert.embeddings.token_type_embeddings.weight": (2, 16),
-    "albert.embeddings.position_embeddings.weight": (40, 16),
-    "albert.embeddings.LayerNorm.weight": (16,),
-    "albert.embeddings.LayerNorm.bias": (16,),
-    "albert.encoder.embedding_hidden_mapping_in.weight": (32, 16),
-    "albert.encoder.embedding_hidden_mapping_in.bias": (32,),
-    LAYER + "attention.query.weight": (32, 32),
-    LAYER + "attention.query.bias": (32,),
-    LAYER + "attention.key.weight": (32, 32),
-    LAYER + "attention.key.bias": (32,),
-    LAYER + "attention.value.weight": (32, 32),
-    LAYER + "attention.value.bias": (32,),
-    LAYER + "attention.dense.weight": (32, 32),
-    LAYER + "attention.dense.bias": (32,),
-    LAYER + "attention.LayerNorm.weight": (32,),
-    LAYER + "attention.LayerNorm.bias": (32,),
-    LAYER + "ffn.weight": (64, 32),
-    LAYER + "ffn.bias": (64,),
-    LAYER + "ffn_output.weight": (32, 64),
-    LAYER + "ffn_output.bias": (32,),
-    LAYER + "full_layer_layer_norm.weight": (32,),
-    LAYER + "full_layer_layer_norm.bias": (32,),
-    "albert.pooler.weight": (32, 32),
-    "albert.pooler.bias": (32,),
-    "predictions.dense.weight": (16, 32),
-    "predictions.dense.bias": (16,),
-    "predictions.LayerNorm.weight": (16,),
-    "predictions.LayerNorm.bias": (16,),
+    **{
+        f"albert.embeddings.{kind}_embeddings.weight": (rows, 16)
+        for kind, rows in (("word", 300), ("token_type", 2), ("position", 40))
+    },
+    **{
+        f"{module}.{kind}": shape if kind == "weight" else shape[:1]
+        for module, shape in {
+            "albert.embeddings.LayerNorm": (16,),
+            "albert.encoder.embedding_hidden_mapping_in": (32, 16),
+            LAYER + "attention.query": (32, 32),
+            LAYER + "attention.key": (32, 32),
+            LAYER + "attention.value": (32, 32),
+            LAYER + "attention.dense": (32, 32),
+            LAYER + "attention.LayerNorm": (32,),
+            LAYER + "ffn": (64, 32),
+            LAYER + "ffn_output": (32, 64),
+            LAYER + "full_layer_layer_norm": (32,),
+            "albert.pooler": (32, 32),
+            "predictions.dense": (16, 32),
+            "predictions.LayerNorm": (16,),
+            "sop_classifier.classifier": (2, 32),
+        }.items()
+        for kind in ("weight", "bias")
+    },
     "predictions.bias": (300,),
-    "sop_classifier.classifier.weight": (2, 32),
-    "sop_classifier.classifier.bias": (2,),
 }
 
 
@@ -328,17 +321,11 @@ def test_layers_of_their_own_are_groups_of_one():
 @pytest.mark.parametrize(
     "change, message",
     [
-        (
-            {"embedding_size": 32},
-            "embedding_size ... hidden_size ... 32",
-        ),
+        ({"embedding_size": 32}, "embedding_size ... hidden_size ... 32"),
         ({"parameter_sharing": "attention"}, "parameter_sharing='attention'"),
         ({"parameter_sharing": "ffn"}, "parameter_sharing='ffn'"),
         # int(15 / 22 * 22) is 14
-        (
-            {"num_hidden_layers": 22, "num_hidden_groups": 22},
-            "15 ... 22 ... 14",
-        ),
+        ({"num_hidden_layers": 22, "num_hidden_groups": 22}, "15 ... 22 ... 14"),
     ],
 )
 def test_what_transformers_cannot_compute_is_refused(change, message):
@@ -475,39 +462,36 @@ def test_files_of_another_precision(dtype, written, tmp_path):
     assert_same(read_all(store(tmp_path / "a", tensors)), rounded)
 
 
-OF_BIAS = "bert/pooler/dense/bias"
-
-
 @pytest.mark.parametrize(
-    "name, value, message",
+    "value, message",
     [
-        ("pooler.bias", np.zeros([32], np.uint8), f"{OF_BIAS} ... U8"),
-        ("pooler.bias", np.zeros([32], np.int64), f"{OF_BIAS} ... I64"),
-        ("pooler.bias", np.zeros([32], bool), f"{OF_BIAS} ... BOOL"),
-        *(
-            ("pooler.bias", np.full([32], x, np.float32), f"{OF_BIAS} ... nan")
-            for x in (np.nan, np.inf, -np.inf)
-        ),
-        (
-            "encoder.embedding_hidden_mapping_in.weight",
-            np.eye(32, dtype=np.float32),
-            "embedding_size",
-        ),
+        (np.zeros([32], np.uint8), "U8"),
+        (np.zeros([32], np.int64), "I64"),
+        (np.zeros([32], bool), "BOOL"),
+        *((np.full([32], value, np.float32), "nan") for value in (np.nan, np.inf, -np.inf)),
+        (np.eye(32, dtype=np.float32), "embedding_size"),
     ],
 )
-def test_values_that_are_no_weights_are_refused(name, value, message, written, tmp_path):
+def test_values_that_are_no_weights_are_refused(value, message, written, tmp_path):
+    name = "pooler.bias" if value.ndim == 1 else "encoder.embedding_hidden_mapping_in.weight"
     path = store(tmp_path / "a", stored(written()) | {f"albert.{name}": value})
-    with refuses(message):
+    with refuses(f"bert/pooler/dense/bias ... {message}" if value.ndim == 1 else message):
         loading.read_weights(path, named_model(golden_config()))
 
 
-@pytest.mark.parametrize("damage", ["short", "header", "empty", "deep"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda content: content[:-9],
+        lambda _: b"x" * 99,
+        lambda _: b"",
+        lambda _: (100_000).to_bytes(8, "little") + b'{"a":' * 20_000,
+    ],
+    ids=["short", "header", "empty", "deep"],
+)
 def test_a_damaged_file_is_named(damage, written):
     path = written() / "model.safetensors"
-    content = path.read_bytes()
-    damaged = {"short": content[:-9], "header": b"x" * 99, "empty": b""}
-    damaged["deep"] = (100_000).to_bytes(8, "little") + b'{"a":' * 20_000
-    path.write_bytes(damaged[damage])
+    path.write_bytes(damage(path.read_bytes()))
     with refuses(path):
         loading.load(str(path.parent), {})
 
@@ -547,14 +531,9 @@ def test_finding(written, tmp_path):
 
 
 def test_no_answers_from_a_directory_of_transformers(written, run_main, tmp_path):
+    files = {"predict_file": tiny.SQUAD_DATA / "dev_v1.1.json", "output_dir": tmp_path / "out"}
     with refuses("model.safetensors ... SQuAD"):
-        run_main(
-            run_squad,
-            do_predict=True,
-            predict_file=tiny.SQUAD_DATA / "dev_v1.1.json",
-            init_checkpoint=written(),
-            output_dir=tmp_path / "out",
-        )
+        run_main(run_squad, do_predict=True, init_checkpoint=written(), **files)
 
 
 TEST_SET = {
@@ -566,33 +545,19 @@ TEST_SET = {
 }
 
 
-@pytest.fixture
-def mnli_directory(tmp_path):
-    """Writes an MNLI classifier for transformers, with its labels in an order of choice."""
-
-    def make(labels):
-        config = golden_config(vocab_size=3000, max_position_embeddings=64)
-        tensors = values_of(name_table.named_variables(heads.ClassificationModel(config, 3)))
-        write(tmp_path / "hf", config, tensors, run_directory.FinetunedTask("mnli", labels))
-        return tmp_path / "hf"
-
-    return make
+OTHER_ORDER = "entailment,neutral,contradiction"
 
 
-@pytest.mark.long
-def test_predicting_with_a_classifier_from_transformers(mnli_directory, run_main, tmp_path):
-    directory = mnli_directory(THREE.labels)
-    files = {"albert_config_file": directory / "config.json", "init_checkpoint": directory}
-    run_main(run_classifier, output_dir=tmp_path / "out", **files, **TEST_SET)
-    assert (tmp_path / "out" / "test_results.tsv").exists()
-
-
-def test_a_classifier_with_its_labels_in_another_order(mnli_directory, run_main, tmp_path):
-    directory = mnli_directory(("entailment", "neutral", "contradiction"))
-    files = {"albert_config_file": directory / "config.json", "init_checkpoint": directory}
-    message = "--labels=entailment,neutral,contradiction"
-    with refuses(message):
+@pytest.mark.parametrize("refused", [True, pytest.param(False, marks=pytest.mark.long)])
+def test_a_classifier_with_labels_in_the_order_of_its_task_predicts(refused, run_main, tmp_path):
+    config = golden_config(vocab_size=3000, max_position_embeddings=64)
+    tensors = values_of(name_table.named_variables(heads.ClassificationModel(config, 3)))
+    labels = tuple(OTHER_ORDER.split(",")) if refused else THREE.labels
+    write(tmp_path / "hf", config, tensors, run_directory.FinetunedTask("mnli", labels))
+    files = {"albert_config_file": tmp_path / "hf/config.json", "init_checkpoint": tmp_path / "hf"}
+    with refuses(f"--labels={OTHER_ORDER}") if refused else contextlib.nullcontext():
         run_main(run_classifier, output_dir=tmp_path / "out", **files, **TEST_SET)
+    assert (tmp_path / "out" / "test_results.tsv").exists() is not refused
 
 
 # --- What transformers itself makes of it ---------------------------------------------------------
@@ -610,12 +575,7 @@ def test_outputs_of_transformers(variant, written, record_property):
     assert not any(info.values()), info
     inputs = read_arrays(MODELS / variant / "inputs.npz")
     golden = read_arrays(MODELS / variant / "outputs.npz")
-    names = {
-        "input_ids": "input_ids",
-        "input_mask": "attention_mask",
-        "segment_ids": "token_type_ids",
-    }
-    arguments = {new: torch.tensor(inputs[name]).long() for name, new in names.items()}
+    arguments = {new: torch.tensor(inputs[name]).long() for name, new in THEIR_NAMES.items()}
     with torch.no_grad():
         encoded, outputs = model.eval().albert(**arguments), model(**arguments)
     positions = inputs["masked_lm_positions"][..., np.newaxis]
@@ -664,17 +624,13 @@ def test_outputs_of_fine_tuned_heads(kind, tmp_path, record_property):
     unexpected = set() if has_pooler else {"albert.pooler.weight", "albert.pooler.bias"}
     assert set(info.pop("unexpected_keys")) == unexpected and not any(info.values())
     inputs = read_arrays(MODELS / "base" / "inputs.npz")
-    named = {name: inputs[name] for name in ("input_ids", "input_mask", "segment_ids")}
-    given = {name: torch.tensor(value).long() for name, value in named.items()}
+    named = {name: inputs[name] for name in THEIR_NAMES}
+    given = {THEIR_NAMES[name]: torch.tensor(value).long() for name, value in named.items()}
     if kind == "race":  # B=1: its four rows are the options of one question
         named = {name: value.reshape(1, -1) for name, value in named.items()}
         given = {name: value[None] for name, value in given.items()}
     with torch.no_grad():
-        outputs = model.eval()(
-            input_ids=given["input_ids"],
-            attention_mask=given["input_mask"],
-            token_type_ids=given["segment_ids"],
-        )
+        outputs = model.eval()(**given)
     for name, expected in ours({name: tf.constant(value) for name, value in named.items()}).items():
         actual = outputs[name].numpy()
         record_property(name, float(np.abs(actual - expected).max()))

@@ -21,7 +21,7 @@ from tests.checkpoints.golden_models import (
     values_of,
     write,
 )
-from tests.errors import assert_names, refuses
+from tests.errors import refuses
 
 
 @pytest.mark.parametrize("kind", optimization.OPTIMIZERS.values())
@@ -68,11 +68,9 @@ def test_a_state_that_lacks_something_is_not_resumed(lacking, tmp_path):
     kept = {name: variable for name, variable in state.items() if name not in gone}
     prefix = write(tmp_path / "model.ckpt-1", values_of(kept))
     before = values_of(state)
-    with pytest.raises(ValueError) as error:
-        loading.restore(prefix, state)
     listed = gone[0] if lacking == 1 else f"{gone[0]}, {gone[1]}, {gone[2]}, ..."
-    assert_names(str(error.value), f"{prefix} ... {lacking} ... 97 ... ({listed})")
-    assert "--init_checkpoint" in str(error.value)
+    with refuses(f"{prefix} ... {lacking} ... 97 ... ({listed}) ... --init_checkpoint"):
+        loading.restore(prefix, state)
     assert_same(values_of(state), before)
 
 
@@ -81,13 +79,9 @@ def test_a_state_of_another_shape_is_not_resumed(tmp_path):
     prefix = save(state, tmp_path, 1)
     other, _ = training_state(golden_config(vocab_size=301))
     before = values_of(other)
-    with pytest.raises(ValueError) as error:
+    shapes = "bert/embeddings/word_embeddings ... [300, 16] ... [301, 16]"
+    with refuses(f"{prefix} ... {shapes} ... --albert_config_file"):
         loading.restore(prefix, other)
-    assert_names(
-        str(error.value),
-        f"{prefix} ... bert/embeddings/word_embeddings ... [300, 16] ... [301, 16]",
-        "--albert_config_file",
-    )
     assert_same(values_of(other), before)
 
 

@@ -32,5 +32,11 @@ def make(sources, directory, tokenizer, names="out@3", settings=SETTINGS, **opti
     return summary, paths
 
 
+def summary_of(text, directory, tokenizer, name="in.txt", **options):
+    """The Summary of records made of a text, which is written into a file of a directory."""
+    (directory / name).write_text(text, encoding="utf-8")
+    return make(str(directory / name), directory, tokenizer, **options)[0]
+
+
 def contents(paths):
     return [open(path, "rb").read() for path in paths]

@@ -58,9 +58,6 @@ def assert_same(sources, tmp_path, tokenizer, runner, **options):
     assert names[0] == names[1]
 
 
-# --- without Beam ---
-
-
 def test_local_runs_do_not_import_beam(sources, tmp_path, run_main, monkeypatch):
     monkeypatch.setitem(sys.modules, "apache_beam", None)  # an import fails
     monkeypatch.delitem(sys.modules, "albert_tf.corpus.beam_pipeline", raising=False)
@@ -83,9 +80,6 @@ def test_flags_that_do_not_fit(sources, tmp_path, run_main, flags, message):
     flags |= {"input_file": sources[0], "output_file": tmp_path / "out", "spm_model_file": MODEL}
     with refuses(message):
         run_main(create_pretraining_data, **flags)
-
-
-# --- with Beam, in this process ---
 
 
 @needs_beam
@@ -174,9 +168,6 @@ def test_options(sources, tmp_path, tokenizer, capsys):
     assert_says(capsys.readouterr().out, "of_the_cluster")
     with refuses("--runner ... ValueError"):  # a needed option
         make(sources, tmp_path, tokenizer, runner=beam_runner("DataflowRunner"))
-
-
-# --- in several processes ---
 
 
 @needs_beam

@@ -2,12 +2,10 @@
 """Output files of create_pretraining_data: numbers, workers, going on, what is next to them."""
 
 import collections
+import dataclasses
 import gzip
 import json
 import os
-import subprocess
-import sys
-import time
 
 import numpy as np
 import pytest
@@ -17,8 +15,7 @@ from albert_tf.corpus.instances import Settings
 from albert_tf.options import Selection
 from albert_tf.records import input_pipeline, record_files, schemas
 from albert_tf.text.tokenization import FullTokenizer
-from tests import ROOT
-from tests.corpus.small_corpora import MODEL, SETTINGS, contents, make, write_text
+from tests.corpus.small_corpora import SETTINGS, contents, make, summary_of, write_text
 from tests.errors import assert_says, refuses
 from tests.text import languages
 
@@ -29,17 +26,15 @@ def source(tmp_path):
 
 
 @pytest.mark.long
-def test_the_records_do_not_depend_on_the_number_of_workers(source, tmp_path, tokenizer):
-    one, first = make(source, tmp_path / "one", tokenizer)
-    two, second = make(source, tmp_path / "two", tokenizer, num_workers=2)
+@pytest.mark.parametrize("pairs", ["order", "none"])
+def test_the_records_do_not_depend_on_the_number_of_workers(source, tmp_path, tokenizer, pairs):
+    given = {"settings": dataclasses.replace(SETTINGS, sentence_pairs=pairs)}
+    one, first = make(source, tmp_path / "one", tokenizer, **given)
+    two, second = make(source, tmp_path / "two", tokenizer, num_workers=2, **given)
     assert contents(first) == contents(second)
     assert one.as_json() | {"seconds": 0} == two.as_json() | {"seconds": 0}
-    assert sorted(path.name for path in (tmp_path / "two").iterdir()) == [
-        "out-00000-of-00003",
-        "out-00001-of-00003",
-        "out-00002-of-00003",
-        "summary-out-00000-of-00003.json",
-    ]
+    names = {f"out-0000{n}-of-00003" for n in range(3)} | {"summary-out-00000-of-00003.json"}
+    assert {path.name for path in (tmp_path / "two").iterdir()} == names
 
 
 def test_compressed_files(source, tmp_path, tokenizer):
@@ -122,34 +117,32 @@ def test_many_passes_need_few_files(source, tmp_path, tokenizer, monkeypatch):
     settings = Settings(max_seq_length=24, max_predictions_per_seq=4, dupe_factor=30)
     _, wanted = make(source, tmp_path / "many", tokenizer, settings=settings)
     monkeypatch.setattr(stages, "_MOST_PLANS", 7)
-    work = tmp_path / "work"
-    _, paths = make(
-        source, tmp_path / "few", tokenizer, settings=settings, work_directory=str(work)
-    )
-    assert len(list(work.glob("plans-*/*.bin"))) == 6
+    work = {"work_directory": str(tmp_path / "work")}
+    _, paths = make(source, tmp_path / "few", tokenizer, settings=settings, **work)
+    assert len(list(tmp_path.glob("work/plans-*/*.bin"))) == 6
     assert contents(paths) == contents(wanted)
 
 
 def test_other_text_or_settings_are_not_mixed_with_what_is_there(source, tmp_path, tokenizer):
     work = {"work_directory": str(tmp_path / "work")}
-    make(source, tmp_path / "out", tokenizer, **work)
-    summary, paths = make(source, tmp_path / "out", tokenizer, **work)
-    assert summary.counts["files_kept"] == 3
+
+    def kept(settings):
+        """Files that another start keeps, and texts in the work directory."""
+        summary, _ = make(source, tmp_path / "out", tokenizer, settings=settings, **work)
+        return summary.counts["files_kept"], len(list((tmp_path / "work").glob("corpus-*")))
+
+    _, paths = make(source, tmp_path / "out", tokenizer, **work)
+    assert kept(SETTINGS) == (3, 1)
     other = Settings(max_seq_length=24, max_predictions_per_seq=4, dupe_factor=2)
-    summary, paths = make(source, tmp_path / "out", tokenizer, settings=other, **work)
-    assert summary.counts["files_kept"] == 0
-    assert len(list((tmp_path / "work").glob("corpus-*"))) == 1
+    assert kept(other) == (0, 1)
     with open(source, "a") as file:
         file.write("\nanother line\n")
-    summary, paths = make(source, tmp_path / "out", tokenizer, settings=other, **work)
-    assert summary.counts["files_kept"] == 0
-    assert len(list((tmp_path / "work").glob("corpus-*"))) == 2
+    assert kept(other) == (0, 2)
+    before = contents(paths)
     with open(paths[1], "ab") as file:  # a file that changed is made again
         file.write(b"x")
-    changed = contents(paths)[1]
-    summary, paths = make(source, tmp_path / "out", tokenizer, settings=other, **work)
-    assert summary.counts["files_kept"] == 2
-    assert contents(paths)[1] == changed[:-1]
+    assert kept(other) == (2, 2)
+    assert contents(paths) == before
 
 
 def test_documents_are_dropped_and_held_out(tmp_path, tokenizer):
@@ -186,17 +179,11 @@ def test_each_part_counts_its_own_unknown_pieces(tmp_path, tokenizer, monkeypatc
     monkeypatch.setattr(corpus_files, "_MOST_UNKNOWN", most)
     rare = ["ж", "щ", "ю", "猫"]
     documents = [f"holmes said {n} {rare[n % 4]} .\n{rare[n % 3]} was he" for n in range(60)]
-    source = tmp_path / "in.txt"
-    source.write_text("\n\n".join(documents))
-    summary, _ = make(
-        str(source),
-        tmp_path,
-        tokenizer,
-        "train",
-        selection=Selection(heldout_fraction=0.3),
-        heldout_outputs=[str(tmp_path / "heldout")],
-    )
-    whole, _ = make(str(source), tmp_path, tokenizer, "whole")
+    given = "\n\n".join(documents), tmp_path, tokenizer
+    held_out = {"heldout_outputs": [str(tmp_path / "heldout")]}
+    selection = Selection(heldout_fraction=0.3)
+    summary = summary_of(*given, names="train", selection=selection, **held_out)
+    whole = summary_of(*given, names="whole")
     parts = [summary.unknown, summary.held_out.unknown]
     assert parts[0] + parts[1] == whole.unknown
     for part in (summary, summary.held_out, whole):
@@ -226,20 +213,16 @@ def test_heldout_flags_that_make_no_sense(source, tmp_path, tokenizer, fraction,
 
 
 def test_more_files_than_records(tmp_path, tokenizer):
-    (tmp_path / "in.txt").write_text("holmes said\nit was bad")
     with refuses("--output_file ... 64 ... 3"):
-        make(str(tmp_path / "in.txt"), tmp_path, tokenizer, "out@64")
+        summary_of("holmes said\nit was bad", tmp_path, tokenizer, names="out@64")
     assert [path.name for path in tmp_path.iterdir()] == ["in.txt"]
 
 
 def test_the_summary_has_the_index_of_the_records(source, tmp_path, tokenizer, monkeypatch):
     summary, paths = make(source, tmp_path / "out", tokenizer)
     found = json.loads((tmp_path / "out" / "summary-out-00000-of-00003.json").read_text())
-    assert (
-        found["instances"]
-        == summary.counts["instances"]
-        == sum(f["count"] for f in found["files"].values())
-    )
+    counts = [file["count"] for file in found["files"].values()]
+    assert found["instances"] == summary.counts["instances"] == sum(counts)
     assert found["settings"]["max_seq_length"] == 24
     assert found["vocabulary"] == tokenizer.fingerprint
     assert found["tokens_cut_by_truncation"] > 0
@@ -303,14 +286,12 @@ def test_losses_are_said_once_with_a_part_that_is_held_out():
 )
 def test_the_rule_of_word_starts_in_languages(tmp_path, language, strip_accents, is_warned):
     text = languages.TEXTS[language]
-    (tmp_path / "in.txt").write_text(text, encoding="utf-8")
     model = languages.write_model(tmp_path / "spm.model", text, strip_accents)
     tokenizer = FullTokenizer(spm_model_file=model, strip_accents=strip_accents)
-    arguments = str(tmp_path / "in.txt"), tmp_path, tokenizer, "out"
-    summary, _ = make(*arguments)
+    summary = summary_of(text, tmp_path, tokenizer)
     assert ("--word_start=piece" in str(summary)) == is_warned
     assert "--word_start=original" not in str(summary)
-    summary, _ = make(*arguments, word_start="piece")
+    summary = summary_of(text, tmp_path, tokenizer, word_start="piece")
     for words in ("--word_start", "--word_start=original"):
         assert (words in str(summary)) == (language == "chinese")
 
@@ -318,43 +299,36 @@ def test_the_rule_of_word_starts_in_languages(tmp_path, language, strip_accents,
 def test_texts_that_are_missing_are_counted(tmp_path, tokenizer):
     pytest.importorskip("sentence_splitter", reason="needs the extra documents")
     rows = [{"text": "He was there. He sat."}, {"text": None}, {"body": "holmes said that"}]
-    source = tmp_path / "in.jsonl"
-    source.write_text("".join(f"{json.dumps(row)}\n" for row in rows * 20))
-    form = text_files.Format(input_format="jsonl")
-    summary, _ = make(str(source), tmp_path, tokenizer, form=form)
+    given = "".join(f"{json.dumps(row)}\n" for row in rows * 20), tmp_path, tokenizer, "in.jsonl"
+    summary = summary_of(*given, form=text_files.Format(input_format="jsonl"))
     assert (summary.counts["documents"], summary.counts["texts_missing"]) == (20, 40)
-    assert_says(str(summary), f"skipped ... 40 ... --text_key ... {source}, line 2; ")
+    assert_says(str(summary), f"skipped ... 40 ... --text_key ... {tmp_path}/in.jsonl, line 2; ")
     assert summary.as_json()["texts_missing"] == 40
-    other = text_files.Format(input_format="jsonl", text_key="txt")
     with refuses("in.jsonl ... 60 ... --text_key"):
-        make(str(source), tmp_path, tokenizer, form=other)
+        summary_of(*given, form=text_files.Format(input_format="jsonl", text_key="txt"))
 
 
 def test_text_without_line_breaks_is_warned_about(tmp_path, tokenizer):
     words = "holmes said that he was there . " * 800
-    source = tmp_path / "in.txt"
-    source.write_text(words)
-    summary, _ = make(str(source), tmp_path, tokenizer)
+    summary = summary_of(words, tmp_path, tokenizer)
     assert (summary.counts["sentences"], summary.counts["sentences_far_too_long"]) == (1, 1)
     assert summary.counts["tokens"] == summary.counts["tokens_of_long_sentences"] > 2000
     assert_says(str(summary), "warning ... 1 ... --max_seq_length ... 100.0%")
     assert "--input_format=documents" in str(summary)
-    source.write_text(words.replace(" . ", " .\n") + "that " * 84)  # 4 times 21 tokens
-    summary, _ = make(str(source), tmp_path, tokenizer)
+    text = words.replace(" . ", " .\n") + "that " * 84  # 4 times 21 tokens
+    summary = summary_of(text, tmp_path, tokenizer)
     assert summary.counts["sentences_far_too_long"] == 0
     assert "--max_seq_length" not in str(summary)
 
 
-def test_a_vocabulary_that_does_not_fit_is_warned_about(tmp_path, tokenizer):
-    source = tmp_path / "in.txt"
-    source.write_text("he said ж\nhe was\n" * 50)
-    summary, _ = make(str(source), tmp_path, tokenizer)
-    assert summary.unknown_share > 0.03
-    assert_says(str(summary), "warning ... --do_lower_case")
-    source.write_text("he said ж\n" + "he was there\n" * 500)
-    summary, _ = make(str(source), tmp_path, tokenizer)
-    assert 0 < summary.unknown_share < 0.03
-    assert "--do_lower_case" not in str(summary)
+@pytest.mark.parametrize(
+    ("text", "is_warned"),
+    [("he said ж\nhe was\n" * 50, True), ("he said ж\n" + "he was there\n" * 500, False)],
+)
+def test_a_vocabulary_that_does_not_fit_is_warned_about(tmp_path, tokenizer, text, is_warned):
+    summary = summary_of(text, tmp_path, tokenizer)
+    assert summary.unknown_share > 0 and (summary.unknown_share > 0.03) == is_warned
+    assert ("--do_lower_case" in str(summary)) == is_warned
 
 
 @pytest.mark.parametrize(
@@ -364,42 +338,15 @@ def test_a_vocabulary_that_does_not_fit_is_warned_about(tmp_path, tokenizer):
         ("x/a@2", None, ["x/a-00000-of-00002", "x/a-00001-of-00002"]),
         ("a.tfrecord.gz", 1, ["a-00000-of-00001.tfrecord.gz"]),
         ("u@host/a", None, ["u@host/a"]),
+        (" ,", None, "--output_file"),
+        ("a,b", 2, "--num_output_shards"),
+        ("a@2", 2, "--num_output_shards"),
+        ("a@0", None, "--output_file"),
     ],
 )
 def test_names_of_output_files(names, count, expected):
-    assert schemas.expand_shards(names, count) == expected
-
-
-@pytest.mark.parametrize(("names", "count"), [(" ,", None), ("a,b", 2), ("a@2", 2), ("a@0", None)])
-def test_names_that_make_no_sense(names, count):
-    with refuses("--num_output_shards" if count else "--output_file"):
-        schemas.expand_shards(names, count)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_run_that_is_killed_again_and_again_ends_the_same(source, tmp_path, tokenizer, workers):
-    with open(source) as file:
-        text = file.read()
-    with open(source, "w") as file:
-        file.write("\n\n".join([text] * 40))
-    settings = Settings(max_seq_length=24, max_predictions_per_seq=4, dupe_factor=40)
-    _, wanted = make(source, tmp_path / "whole", tokenizer, "out@20", settings)
-    command = [
-        *(sys.executable, str(ROOT / "create_pretraining_data.py"), f"--input_file={source}"),
-        *(f"--output_file={tmp_path}/killed/out@20", f"--spm_model_file={MODEL}"),
-        *("--max_seq_length=24", "--max_predictions_per_seq=4", f"--num_workers={workers}"),
-    ]
-    moments = np.random.default_rng(workers)
-    for attempt in range(12):
-        process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
-        time.sleep(moments.uniform(5, 15))
-        process.kill() if attempt % 2 else process.terminate()
-        process.wait()
-        for path in (tmp_path / "killed").glob("out*"):
-            whole = tmp_path / "whole" / path.name
-            assert path.read_bytes() == whole.read_bytes()
-    subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
-    found = sorted((tmp_path / "killed").iterdir())
-    assert [path.name for path in found[:-1]] == [path.split("/")[-1] for path in wanted]
-    assert contents(found[:-1]) == contents(wanted)
+    if isinstance(expected, list):
+        assert schemas.expand_shards(names, count) == expected
+    else:
+        with refuses(expected):
+            schemas.expand_shards(names, count)

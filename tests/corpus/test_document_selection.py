@@ -10,7 +10,7 @@ import pytest
 from albert_tf.corpus import corpus_files, document_selection, line_encoder, stages
 from albert_tf.corpus.instances import Settings
 from albert_tf.options import Selection
-from tests.corpus.small_corpora import make
+from tests.corpus.small_corpora import summary_of
 from tests.errors import assert_says
 
 
@@ -121,16 +121,12 @@ def test_near_duplicates_are_counted_apart(tmp_path, tokenizer, workers):
     words = text.split()
     documents = [" ".join(rng.choice(words, 120)) + "\nhe was old ." for _ in range(30)]
     documents += [documents[2] + " indeed", documents[4], "he " + documents[2]]
-    (tmp_path / "in.txt").write_text("\n\n".join(documents))
     settings = Settings(max_seq_length=24, max_predictions_per_seq=4, dupe_factor=1)
-    selection = Selection(drop_near_duplicates=0.8)
-    source, options = str(tmp_path / "in.txt"), {"selection": selection, "num_workers": workers}
-    summary, _ = make(source, tmp_path, tokenizer, "out", settings, **options)
-    assert (
-        summary.counts["documents"],
-        summary.counts["documents_dropped"],
-        summary.counts["near_duplicates_dropped"],
-    ) == (30, 1, 2)
+    options = {"settings": settings, "num_workers": workers, "names": "out"}
+    options["selection"] = Selection(drop_near_duplicates=0.8)
+    summary = summary_of("\n\n".join(documents), tmp_path, tokenizer, **options)
+    names = ("documents", "documents_dropped", "near_duplicates_dropped")
+    assert [summary.counts[name] for name in names] == [30, 1, 2]
     assert summary.as_json()["near_duplicates_dropped"] == 2
     assert_says(str(summary), "dropped ... 2")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.txt", "out", "summary-out.json"]

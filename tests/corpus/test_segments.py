@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Instances of one segment, and long lines that are cut into parts."""
 
-import collections
 import itertools
 import json
 import random
@@ -16,7 +15,7 @@ from albert_tf.corpus.instances import Settings
 from albert_tf.corpus.segment_pairs import IN_ORDER, ONE_SEGMENT, RANDOM_DOCUMENT, SWAPPED
 from albert_tf.records import input_pipeline, schemas
 from albert_tf.text.tokenization import SpecialIds
-from tests.corpus.small_corpora import contents, make
+from tests.corpus.small_corpora import make, summary_of
 from tests.corpus.test_instances import make_corpus, pairs_of
 from tests.errors import assert_says, refuses
 
@@ -32,13 +31,8 @@ def spans(corpus, document=0, **settings):
 
 
 def test_a_segment_has_as_many_sentences_as_fit():
-    assert spans(make_corpus([4, 4, 4, 10, 3, 7, 1])) == [
-        (0, 8),
-        (8, 12),
-        (12, 22),
-        (22, 32),
-        (32, 33),
-    ]
+    found = spans(make_corpus([4, 4, 4, 10, 3, 7, 1]))
+    assert found == [(0, 8), (8, 12), (12, 22), (22, 32), (32, 33)]
     assert spans(make_corpus([3], [4, 5]), document=1) == [(3, 12)]
 
 
@@ -74,11 +68,8 @@ def test_every_token_is_used(short, overlap):
 
 
 def test_short_targets():
-    lengths = collections.Counter()
-    for seed in range(300):
-        first, *_ = spans(make_corpus([1] * 40), seed=seed, short_seq_prob=1.0)
-        lengths[first[1]] += 1
-    assert set(lengths) == set(range(2, 11))
+    found = (spans(make_corpus([1] * 40), seed=seed, short_seq_prob=1.0) for seed in range(300))
+    assert {first[1] for first, *_ in found} == set(range(2, 11))
 
 
 def test_pairs_of_a_line_without_ends_of_sentences():
@@ -91,15 +82,9 @@ def test_pairs_of_a_line_without_ends_of_sentences():
     assert used[0][0] == 0 and used[-1][1] == 1000
     assert all(end == start for (_, end), (start, _) in itertools.pairwise(used))
     # A random segment begins at a random part.
-    starts = {
-        segment_pairs.random_segment(
-            segment_pairs.Sentences(corpus, Settings(max_line_length=5)),
-            1,
-            7,
-            segment_pairs.Draws(np.random.default_rng(seed)),
-        )
-        for seed in range(50)
-    }
+    sentences = segment_pairs.Sentences(corpus, Settings(max_line_length=5))
+    draws = [segment_pairs.Draws(np.random.default_rng(seed)) for seed in range(50)]
+    starts = {segment_pairs.random_segment(sentences, 1, 7, draw) for draw in draws}
     assert len(starts) > 20
     assert {(start % 5, end - start) for start, end in starts} <= {(0, 10), (0, 5)}
 
@@ -157,9 +142,6 @@ def proteins(tmp_path):
 def test_records_of_one_segment(proteins, tmp_path, tokenizer):
     settings = Settings(max_seq_length=24, max_predictions_per_seq=4, dupe_factor=2, **NONE)
     summary, paths = make(proteins, tmp_path / "one", tokenizer, settings=settings)
-    again, others = make(proteins, tmp_path / "two", tokenizer, settings=settings, num_workers=2)
-    assert contents(paths) == contents(others)
-    assert summary.as_json() | {"seconds": 0} == again.as_json() | {"seconds": 0}
     found = summary.as_json()
     assert found["instances"] == found["instances_of_one_segment"] > 160
     assert found["tokens_cut_by_truncation"] == found["instances_in_order"] == 0
@@ -194,24 +176,23 @@ def test_text_without_ends_of_sentences_is_used_as_a_whole(proteins, tmp_path, t
 @pytest.mark.parametrize(("pairs", "share"), [("order", "100.0%"), ("next", "%")])
 def test_sentences_that_fill_an_instance_are_warned_about(pairs, share, tmp_path, tokenizer):
     """Each document can be split, but each instance has one sentence."""
-    source = tmp_path / "in.txt"
-    source.write_text("\n\n".join(["he was said that " * 6 + "\n" + "that said was " * 8] * 20))
-    settings = Settings(max_seq_length=23, dupe_factor=2, sentence_pairs=pairs)
-    summary, _ = make(str(source), tmp_path, tokenizer, settings=settings)
-    assert_says(str(summary), f"warning ... {share} ... --max_line_length")
-    settings = Settings(max_seq_length=64, dupe_factor=2, sentence_pairs=pairs)
-    summary, _ = make(str(source), tmp_path, tokenizer, settings=settings)
-    assert "--max_line_length" not in str(summary)
+    text = "\n\n".join(["he was said that " * 6 + "\n" + "that said was " * 8] * 20)
+
+    def said(length):
+        settings = Settings(max_seq_length=length, dupe_factor=2, sentence_pairs=pairs)
+        return str(summary_of(text, tmp_path, tokenizer, settings=settings))
+
+    assert_says(said(23), f"warning ... {share} ... --max_line_length")
+    assert "--max_line_length" not in said(64)
 
 
 def test_short_texts_are_warned_about(tmp_path, tokenizer):
-    source = tmp_path / "in.txt"
-    source.write_text("he said that .\n\n" * 30)
-    summary, _ = make(str(source), tmp_path, tokenizer)
+    given = "he said that .\n\n" * 30, tmp_path, tokenizer
+    summary = summary_of(*given)
     assert summary.counts["documents_of_one_sentence"] == 30
     assert_says(str(summary), "warning ... 100.0% ... --sentence_pairs=none")
     settings = Settings(max_seq_length=24, max_predictions_per_seq=4, **NONE)
-    summary, _ = make(str(source), tmp_path, tokenizer, settings=settings)
+    summary = summary_of(*given, settings=settings)
     assert "--sentence_pairs" not in str(summary)
     assert summary.counts["instances_of_one_segment"] == 30 * 40
 

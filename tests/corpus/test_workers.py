@@ -45,13 +45,11 @@ def test_results_come_in_order_and_progress_adds_up(workers):
 
 
 def test_errors_of_workers():
-    with WorkerPool(2, double) as pool, refuses("0"):
-        list(pool.in_order(fail, range(3), lambda _: None))
-    with (
-        WorkerPool(2, double) as pool,
-        refuses("--num_workers"),
-    ):
-        list(pool.in_order(be_killed, range(3), lambda _: None))
+    with WorkerPool(2, double) as pool:
+        with refuses("item 0"):
+            list(pool.in_order(fail, range(3), lambda _: None))
+        with refuses("--num_workers"):
+            list(pool.in_order(be_killed, range(3), lambda _: None))
 
 
 def test_leaving_early_ends_tasks_at_their_next_report():

@@ -52,11 +52,7 @@ SECONDS = 120  # of computing for a command
 
 
 def smaller(program, arguments):
-    """Arguments with no size above the table's, be it given or a default.
-
-    Returns:
-        (list of str, list of str): the arguments, and what was changed.
-    """
+    """Arguments with no size above the table's, be it given or a default; and what was changed."""
     values = {}
     if (ROOT / program).is_file():
         with flags_of(module_of(program.removesuffix(".py"))) as known:
@@ -98,10 +94,7 @@ def run(command, directory):
 
 
 def run_blocks(connection, directory):
-    """Runs the Python blocks that arrive, one after another with the same names, until None does.
-
-    It answers each with an error or None.
-    """
+    """Runs Python blocks with the same names until None arrives; answers with an error or None."""
     os.chdir(directory)
     with open(os.devnull, "w", encoding="utf-8") as nothing:
         for number in (1, 2):
@@ -158,11 +151,7 @@ def write_programs(directory):
 
 
 def check_page(page, directory):
-    """Runs the blocks of a page and prints a line for each command.
-
-    Returns:
-        Counter of "run", "skipped" and "failed".
-    """
+    """Runs the blocks of a page, a line for each command; Counter of "run", "skipped", "failed"."""
     counts = collections.Counter()
     with python_session(directory) as run_block:
         for block in markdown.blocks(page):

@@ -26,18 +26,9 @@ KEPT = 16  # lines of an output; the middle of a longer one is left out
 
 
 def output_of(command, directory, small):
-    """The standard output of a command, without the middle if it is long.
+    """The standard output of a command line in a directory, without the middle if it is long.
 
-    Args:
-        command: str, a command line with one of the project's programs.
-        directory: Path, where it runs.
-        small: bool, whether sizes are lowered.
-
-    Returns:
-        str.
-
-    Raises:
-        RuntimeError: the command failed.
+    With `small`, sizes are lowered. A command that fails raises a RuntimeError.
     """
     ((program, arguments),) = markdown.programs(command)
     if small:
@@ -55,27 +46,14 @@ def output_of(command, directory, small):
 def _broken(line):
     """The parts of a line that the site shows without scrolling; later parts are indented."""
     indent = " " * (len(line) - len(line.lstrip()) + 4)
-    parts = textwrap.wrap(
-        line,
-        markdown.WIDEST_CODE,
-        subsequent_indent=indent,
-        replace_whitespace=False,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-    return parts or [""]
+    whole = {"replace_whitespace": False, "break_long_words": False, "break_on_hyphens": False}
+    return textwrap.wrap(line, markdown.WIDEST_CODE, subsequent_indent=indent, **whole) or [""]
 
 
 def transcript(page, directory, small):
-    """A page with the output of each block of commands in the block below it.
+    """The text of a page with the output of each block of commands in the block below it.
 
-    Args:
-        page: str, its text.
-        directory: Path, where the commands run; made if need be.
-        small: bool, whether sizes are lowered.
-
-    Returns:
-        str.
+    The commands run in a directory, which is made if need be, with lower sizes if `small`.
     """
     directory.mkdir(parents=True, exist_ok=True)
 

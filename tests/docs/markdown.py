@@ -25,21 +25,13 @@ PASS_ON = {  # command -> the script that gets its arguments, and what it adds t
 
 
 class Block(NamedTuple):
-    """A fenced block of code.
+    """A fenced block of code."""
 
-    Attributes:
-        page: str, path from the root.
-        line: int, of the opening fence, from 1.
-        language: str, what stands behind the fence.
-        text: str.
-        skipped: str or None, the reason why it cannot be run.
-    """
-
-    page: str
-    line: int
-    language: str
+    page: str  # path from the root
+    line: int  # of the opening fence, from 1
+    language: str  # what stands behind the fence
     text: str
-    skipped: str | None
+    skipped: str | None  # the reason why it cannot be run
 
     @property
     def commands(self):
@@ -93,11 +85,9 @@ def anchors(text):
 
 
 def programs(command):
-    """The programs of this project that a command line calls.
+    """The programs of this project that a command line calls: list of (program, its arguments).
 
-    Returns:
-        list of (str, list of str): `run_x.py` or a module's name such as `demo.make_corpus`, and
-        the arguments.
+    A program is `run_x.py` or a module's name such as `demo.make_corpus`.
     """
     found = []
     for part in re.split(r"\s(?:\||&&|;)\s", command):

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""README.md and docs/*.md: commands parse, links resolve, the Python examples run.
+"""README.md, docs/*.md, docs/notebooks: commands parse, links resolve, the Python examples run.
 
 `make docs-check` runs the commands too.
 """
 
 import ast
 import contextlib
+import json
 import posixpath
 import re
 
@@ -205,3 +206,31 @@ def test_the_page_on_cost_shows_what_its_code_prints(capsys):
             printed.append(capsys.readouterr().out.rstrip("\n"))
     shown = [b.text for b in markdown.blocks("docs/cost.md") if b.language == "text"]
     assert len(printed) == 2 and shown[1:] == printed  # the first has the formula
+
+
+GOOD = {  # notebook -> what holds of its variables at the end
+    "first-steps": lambda names: names["answer"] == "york" and names["better"],
+    "own-data": lambda names: names["accuracy"] >= 0.8,
+}
+
+
+def code_of(notebook):
+    """Yields the source of each cell with code."""
+    path = ROOT / "docs" / "notebooks" / f"{notebook}.ipynb"
+    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+        if cell["cell_type"] == "code":
+            yield "".join(cell["source"])
+
+
+def test_every_notebook_is_run():
+    assert {path.stem for path in ROOT.glob("docs/notebooks/*.ipynb")} == set(GOOD)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("notebook", GOOD)
+def test_the_cells_of_a_notebook_run(notebook, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    for number, source in enumerate(code_of(notebook), 1):
+        exec(compile(source, f"{notebook}, cell {number}", "exec"), names)
+    assert GOOD[notebook](names)

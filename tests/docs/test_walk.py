@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """docs/architecture.md: the walk from a command to the loss passes the files that it names."""
 
-import json
 import re
 import sys
 import threading
@@ -37,19 +36,8 @@ def files_passed(function):
 @pytest.mark.long
 @pytest.mark.usefixtures("eagerly")
 def test_the_walk_names_every_file(run_main, tmp_path):
-    (tmp_path / "config.json").write_text(json.dumps(tiny.CONFIG))
-    flags = {
-        "task_name": "RTE",
-        "do_train": True,
-        "data_dir": tiny.GLUE_DATA,
-        "spm_model_file": tiny.VOCABULARY,
-        "albert_config_file": tmp_path / "config.json",
-        "allow_random_init": True,
-        "max_seq_length": 32,
-        "train_batch_size": 2,
-        "train_step": 1,
-        "warmup_step": 0,
-    }
+    config = {"albert_config_file": tiny.write_config(tmp_path / "config.json")}
+    flags = tiny.TRAIN | tiny.TWO_STEPS | config | {"task_name": "RTE", "warmup_step": 0}
     run_main(run_classifier, **flags, output_dir=tmp_path / "imports")
     passed = files_passed(lambda: run_main(run_classifier, **flags, output_dir=tmp_path / "out"))
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")

@@ -8,6 +8,7 @@ import random
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -124,22 +125,20 @@ def check_model(directory):
     found = package_model.sample_metrics(loaded)
     assert found == pytest.approx(metrics["sample"], abs=TOLERANCE)
     assert loaded.embed(SENTENCES).shape == (60, loaded.config.hidden_size)
-    assert loaded.fill_mask("The [MASK] was closed.") == albert_tf.load(directory).fill_mask(
-        "The [MASK] was closed."
-    )
+    text = "The [MASK] was closed."
+    assert loaded.fill_mask(text) == albert_tf.load(directory).fill_mask(text)
+    return metrics
 
 
 @pytest.mark.long
 def test_the_models_of_the_package():
     for name, path in models.paths().items():
-        check_model(package_model.Path(path))
-        metrics = json.loads((package_model.Path(path) / "metrics.json").read_text())
+        metrics = check_model(Path(path))
         assert name in AT_LEAST, f"say in AT_LEAST what {name} must reach"
         for part, least in AT_LEAST[name].items():
             for metric, value in least.items():
                 assert metrics[part][metric] >= value, (name, part, metric)
-        size = sum(file.stat().st_size for file in package_model.Path(path).iterdir())
-        assert size < 12e6, name
+        assert sum(file.stat().st_size for file in Path(path).iterdir()) < 12e6, name
 
 
 @pytest.mark.slow  # it starts some twenty processes
@@ -206,9 +205,8 @@ def test_word_accuracy_counts_words_of_one_piece(tmp_path, monkeypatch):
     (tmp_path / "sentences.txt").write_text(text)
     monkeypatch.setattr(package_model, "SAMPLE", tmp_path)
     monkeypatch.setattr(minimal_pairs, "read", lambda paths: [])
-    monkeypatch.setattr(
-        minimal_pairs, "evaluate", lambda loaded, *_: {"overall": {"accuracy": 0.75}}
-    )
+    accuracy = {"overall": {"accuracy": 0.75}}
+    monkeypatch.setattr(minimal_pairs, "evaluate", lambda *_: accuracy)
     tokenizer = albert_tf.FullTokenizer(spm_model_file=str(tiny.VOCABULARY))
     assert [len(tokenizer.tokenize(word)) > 1 for word in ("The", "man", "said", "Zyxwvut")] == [
         False, False, False, True
@@ -224,9 +222,9 @@ def test_heldout_files_count_the_same_and_are_masked_as_in_the_training(tmp_path
     def evaluate(script, input_file, output_dir, **flags):
         assert script == "run_pretraining.py" and flags.pop("init_checkpoint") == "model"
         assert flags.items() >= given.items() and "vocab_file" not in flags
-        accuracy = {"books": 0.25, "wiki": 0.5}[package_model.Path(input_file).name]
-        package_model.Path(output_dir).mkdir(parents=True)
-        (package_model.Path(output_dir) / "eval_results.txt").write_text(
+        accuracy = {"books": 0.25, "wiki": 0.5}[Path(input_file).name]
+        Path(output_dir).mkdir(parents=True)
+        (Path(output_dir) / "eval_results.txt").write_text(
             f"***** Eval results *****\nglobal_step = 0\nmasked_lm_accuracy = {accuracy}\n"
         )
 
@@ -261,41 +259,38 @@ def test_nothing_is_written_if_half_precision_changes_the_accuracy(tmp_path, mon
     record = {"config": tiny.WIDE, "text": {}, "flags": {"eval_input_file": "x"}}
     (run / "run.json").write_text(json.dumps(record))
     monkeypatch.setattr(package_model, "run_script", lambda *_, **flags: None)
-    accuracies = iter((0.4215, 0.42))
-    monkeypatch.setattr(
-        package_model, "heldout_metrics", lambda *_: {"masked_lm_accuracy": next(accuracies)}
-    )
+    metrics = iter([{"masked_lm_accuracy": value} for value in (0.4215, 0.42)])
+    monkeypatch.setattr(package_model, "heldout_metrics", lambda *_: next(metrics))
     with refuses("42.00% ... float32 ... 42.15%"):
         package_model.main([str(run), str(tmp_path / "model"), f"--card={CARD}"])
     assert not (tmp_path / "model").exists()
 
 
-def test_a_directory_that_is_no_training_is_an_error(tmp_path):
-    with refuses("run.json"):
-        package_model.main([str(tmp_path), str(tmp_path / "model"), f"--card={CARD}"])
-
-
-@pytest.mark.parametrize("name", ["metrics.json", "figures.json"])
-def test_a_packaged_model_is_replaced(name, tmp_path):
+@pytest.mark.parametrize(
+    "there, card, message",
+    [
+        ([], None, "run.json"),  # what is packaged is no training
+        (["metrics.json", "model.safetensors"], None, "run.json"),  # a model is replaced
+        (["figures.json", "model.safetensors"], None, "run.json"),
+        (["metrics.json"], None, "{}/mine"),  # of a row of a study: it is no model, and stays
+        ([], "$costs", "--card ... $costs"),  # before anything is measured
+        ([], "5 $", "--card"),
+    ],
+)
+def test_what_is_not_packaged(there, card, message, tmp_path):
     (tmp_path / "mine").mkdir()
-    for file in (name, "model.safetensors"):
-        (tmp_path / "mine" / file).touch()
-    with refuses("run.json"):  # not that it is something else
-        package_model.main([str(tmp_path), str(tmp_path / "mine"), f"--card={CARD}"])
-
-
-def test_a_directory_that_is_no_packaged_model_stays(tmp_path):
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "metrics.json").touch()  # as in the directory of a row of a study
-    with refuses(f"{tmp_path}/mine"):
-        package_model.main(["run", str(tmp_path / "mine"), f"--card={CARD}"])
-    assert (tmp_path / "mine" / "metrics.json").exists()
+    for name in there:
+        (tmp_path / "mine" / name).touch()
+    (tmp_path / "card.md").write_text(card or CARD.read_text())
+    with refuses(message.format(tmp_path)):
+        package_model.main([str(tmp_path), f"{tmp_path}/mine", f"--card={tmp_path}/card.md"])
+    assert all((tmp_path / "mine" / name).exists() for name in there)
 
 
 def test_a_file_is_no_place_for_a_model(tmp_path):
+    (tmp_path / "mine").touch()
     with refuses(f"{tmp_path}/mine"):
-        (tmp_path / "mine").touch()
-        package_model.main(["run", str(tmp_path / "mine"), f"--card={CARD}"])
+        package_model.main(["run", f"{tmp_path}/mine", f"--card={CARD}"])
 
 
 @pytest.mark.parametrize("stopped", [False, True])
@@ -321,29 +316,17 @@ def test_a_stop_while_a_model_is_replaced_leaves_one(tmp_path, monkeypatch, stop
     assert sorted(path.name for path in tmp_path.iterdir()) == ["made", "model"]
 
 
-@pytest.mark.parametrize("text, message", [("$costs", "--card ... $costs"), ("5 $", "--card")])
-def test_a_wrong_card_is_an_error_before_anything_is_measured(tmp_path, text, message):
-    (tmp_path / "card.md").write_text(text)
-    with refuses(message):
-        package_model.main(["run", str(tmp_path / "model"), f"--card={tmp_path}/card.md"])
-
-
-def test_a_training_that_began_with_itself_is_an_error(tmp_path):
-    record = {"config": tiny.WIDE, "text": {}, "flags": {"init_checkpoint": str(tmp_path)}}
-    (tmp_path / "run.json").write_text(json.dumps(record))
-    with refuses("run.json"):
-        package_model.phases_of(str(tmp_path))
-
-
-def test_a_start_without_a_record_is_no_phase(tmp_path):
-    for name, start in {"first": "english-small", "second": tmp_path / "first"}.items():
+def test_phases_are_the_trainings_with_a_record(tmp_path):
+    starts = {"first": "english-small", "second": f"{tmp_path}/first", "loop": f"{tmp_path}/loop"}
+    for name, start in starts.items():
         (tmp_path / name).mkdir()
-        record = {"config": tiny.WIDE, "text": {}, "flags": {"init_checkpoint": str(start)}}
+        record = {"config": tiny.WIDE, "text": {}, "flags": {"init_checkpoint": start}}
         (tmp_path / name / "run.json").write_text(json.dumps(record))
-    phases = package_model.phases_of(str(tmp_path / "second"))
-    assert [settings.flags["init_checkpoint"] for settings in phases] == [
-        "english-small", str(tmp_path / "first")
-    ]  # fmt: skip
+    phases = package_model.phases_of(f"{tmp_path}/second")
+    found = [settings.flags["init_checkpoint"] for settings in phases]
+    assert found == [starts["first"], starts["second"]]
+    with refuses("run.json"):  # it began with itself
+        package_model.phases_of(starts["loop"])
 
 
 @pytest.mark.parametrize("flag", ["card", "tables"])

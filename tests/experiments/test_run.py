@@ -79,12 +79,8 @@ MEASURE = """\
 def study(tmp_path):
     """Path of the study, and a function that runs it in tmp_path/runs."""
     path = tmp_path / "study.toml"
-    for file, text in (
-        (path, STUDY),
-        (tmp_path / "train.py", TRAIN),
-        (tmp_path / "measure.py", MEASURE),
-    ):
-        file.write_text(textwrap.dedent(text))
+    for name, text in {"study.toml": STUDY, "train.py": TRAIN, "measure.py": MEASURE}.items():
+        (tmp_path / name).write_text(textwrap.dedent(text))
 
     def run(*arguments):
         places = ["--set", f"tmp={tmp_path}", "--set", "data=DATA"]
@@ -92,6 +88,11 @@ def study(tmp_path):
         return experiments_run.main([str(path), *output, *places, *arguments])
 
     return path, run
+
+
+def add_after(path, lines):
+    """Adds a command after each training to a study."""
+    path.write_text(path.read_text().replace("[rows.base]", f"[[after]]\n{lines}\n\n[rows.base]"))
 
 
 def test_the_commands_have_what_a_row_changes(study, tmp_path):
@@ -130,9 +131,8 @@ def test_rows_have_variants_scripts_and_metrics_of_their_own(study, tmp_path):
     path, run = study
     text = path.read_text()
     head, _, _ = text.partition("[config]")
-    (tmp_path / "tune.py").write_text(
-        (tmp_path / "train.py").read_text().replace("loss\\n", "f1\\n")
-    )
+    tune = (tmp_path / "train.py").read_text().replace("loss\\n", "f1\\n")
+    (tmp_path / "tune.py").write_text(tune)
     path.write_text(f"""{head.replace("train_flops = 1e9", "")}
 [flags]
 num_train_steps = 5
@@ -151,16 +151,11 @@ flags = {{ learning_rate = 1.0 }}
 [variants.slow]
 """)
     lines = run("--dry_run").split("\n")
-    assert [line.split("/")[-2] for line in lines] == [
-        "one-fast",
-        "one-slow",
-        "two-fast",
-        "two-slow",
-    ]
+    names = [f"{row}-{variant}" for row in ("one", "two") for variant in ("fast", "slow")]
+    assert [line.split("/")[-2] for line in lines] == names
     assert "albert_config_file" not in "".join(lines)
-    assert lines[2].startswith(
-        f"python {tmp_path}/tune.py --num_train_steps=5 --learning_rate=1.0 --task_name=two "
-    )
+    flags = "--num_train_steps=5 --learning_rate=1.0 --task_name=two"
+    assert lines[2].startswith(f"python {tmp_path}/tune.py {flags} ")
     table = run("--rows=one-slow,two-fast").splitlines()
     assert table[2] == "| row | changes | seeds | loss | f1 |"
     assert table[4] == "| one-slow | base | 1 | 3 |  |"
@@ -209,16 +204,10 @@ def test_studies_and_rows_of_earlier_versions_are_read(study, tmp_path):
 def test_a_new_command_after_the_training_runs_once_the_rows_are_not_finished(study, tmp_path):
     path, run = study
     run("--rows=base")
-    (tmp_path / "more.py").write_text(
-        textwrap.dedent(MEASURE).replace("measured", "more").replace("0.75", "0.5")
-    )
-    after = """[[after]]
-    command = ["{tmp}/more.py", "--model={run}"]
-    result = "more.json"
-    metrics = { more = "overall.accuracy" }
-
-    [rows.base]"""
-    path.write_text(path.read_text().replace("[rows.base]", textwrap.dedent(after)))
+    measure = textwrap.dedent(MEASURE).replace("measured", "more").replace("0.75", "0.5")
+    (tmp_path / "more.py").write_text(measure)
+    words, names = '["{tmp}/more.py", "--model={run}"]', '{ more = "overall.accuracy" }'
+    add_after(path, f'command = {words}\nresult = "more.json"\nmetrics = {names}')
     with refuses("more.json ... metrics.json"):
         run("--rows=base")
     (tmp_path / "runs/base/seed-1/metrics.json").unlink()
@@ -227,10 +216,7 @@ def test_a_new_command_after_the_training_runs_once_the_rows_are_not_finished(st
 
 @pytest.mark.parametrize(
     "place, message",
-    [
-        ("runs", "runs/base/seed-1"),
-        ("runs/base/seed-1/settings.json", "settings.json ... JSON"),
-    ],
+    [("runs", "runs/base/seed-1"), ("runs/base/seed-1/settings.json", "settings.json ... JSON")],
 )
 def test_files_that_are_in_the_way_are_an_error(study, tmp_path, place, message):
     _, run = study
@@ -297,16 +283,9 @@ def test_commands_run_where_they_are_given(study, tmp_path, monkeypatch):
     (tmp_path / "DATA" / "train").touch()
     with (tmp_path / "train.py").open("a") as file:
         file.write("open(flags['input_file']).close()\n")
-    text = path.read_text().replace(
-        "[rows.base]",
-        """[[after]]
-command = ["make_config.py", "--help"]
-result = "measured.json"
-metrics = {}
-
-[rows.base]""",
+    add_after(
+        path, 'command = ["make_config.py", "--help"]\nresult = "measured.json"\nmetrics = {}'
     )
-    path.write_text(text)
     assert "| base | base | 1 |" in run("--rows=base")
     for command in run("--rows=base", "--dry_run").splitlines():
         subprocess.run(command, shell=True, check=True, capture_output=True)
@@ -322,11 +301,7 @@ metrics = {}
         ("{data}", "{place}", "--set ... place="),
         ("vocab_size", "vocab_sise", "vocab_sise ... vocab_size"),
         ("[rows.base]", "[rows]\n    base = 1", "rows.base"),
-        (
-            "[rows.base]",
-            "[[rows]]\n    [other]",
-            "[rows.NAME",
-        ),
+        ("[rows.base]", "[[rows]]\n    [other]", "[rows.NAME"),
         ("[[after]]", "[after]", "[[after]]"),
         ('result = "measured.json"', "", "after ... result"),
         ("{data}", "{}", "{}/train ... {{"),

@@ -31,15 +31,10 @@ _UNTOUCHED = re.compile(r"flags\.txt$|fingerprint\.pb$|/events\.out")  # nothing
 
 
 class Finding(NamedTuple):
-    """What is wrong with how a command ended.
+    """What is wrong with how a command ended."""
 
-    Attributes:
-        cause: str, the same for findings that are probably the same defect.
-        text: str, all that is to be known.
-    """
-
-    cause: str
-    text: str
+    cause: str  # the same for findings that are probably the same defect
+    text: str  # all that is to be known
 
 
 def name_of(number):
@@ -53,16 +48,10 @@ def generator(seed, number):
 
 
 def run(seed, number, root, work):
-    """Prepares, runs and judges a case: the same seed and number give the same damage.
+    """Prepares, runs and judges a case: the same seed and number (int) give the same damage.
 
-    Args:
-        seed: int.
-        number: int.
-        root: Path, the corpus.
-        work: Path, where a directory for the case is made, which stays only if there is a finding.
-
-    Returns:
-        Finding or None.
+    The corpus is in `root`. In `work` a directory for the case is made, which stays only if there
+    is a Finding, which is returned.
     """
     name = name_of(number)
     rng = generator(seed, number)
@@ -81,19 +70,10 @@ def run(seed, number, root, work):
 
 
 def finding(which, wrong, damage, argv, seed, directory, outcomes):
-    """What is to be told of a case; without complaints, its files are removed.
+    """Finding of a case with complaints (`wrong`), or None; then its files are removed.
 
-    Args:
-        which: (kind, number, name): (str, int, str).
-        wrong: list of str, the complaints.
-        damage: str, what was done to the command.
-        argv: list of str, the command.
-        seed: int.
-        directory: Path, where it ran.
-        outcomes: processes.Outcome of each run.
-
-    Returns:
-        Finding, or None without complaints.
+    `which` is (kind, number, name), `damage` what was done to the command `argv`, which ran in
+    `directory` and ended with these outcomes.
     """
     if not wrong:
         shutil.rmtree(directory)
@@ -153,11 +133,7 @@ def _defined_flags(script):
 def judge(outcome, directory, before, argv):
     """What is wrong with how a command ended: list of str, empty if nothing is.
 
-    Args:
-        outcome: processes.Outcome.
-        directory: Path, where it ran.
-        before: `snapshot` of the directory.
-        argv: list of str, the command.
+    `before` is a `snapshot` of the directory where it ran.
     """
     wrong = []
     text = outcome.output + outcome.errors

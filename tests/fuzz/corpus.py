@@ -140,14 +140,9 @@ def write_files(root):
 
 
 def needed(levels, wanted):
-    """What has to be made for some commands.
+    """What has to be made for some command lines: for each level a list of (name, command).
 
-    Args:
-        levels: sequence of dicts from name to the command that makes it of what earlier ones hold.
-        wanted: iterable of str, command lines.
-
-    Returns:
-        list of lists of (name, command), in the same order.
+    `levels` are dicts from a name to the command that makes it of what earlier ones hold.
     """
     text, found = " ".join(wanted), []
     for level in reversed(levels):
@@ -158,12 +153,7 @@ def needed(levels, wanted):
 
 
 def make(row, root):
-    """Makes a part of the corpus, unless it is there.
-
-    Args:
-        row: (str, str), a name and the command that makes it.
-        root: Path, the corpus.
-    """
+    """Makes a part of the corpus in `root`, a row (name, command), unless it is there."""
     name, command = row
     directory = root.parent / f"making-{name}"
     if (done := root / f"{name}.made").exists():

@@ -14,11 +14,7 @@ _CHANGING = re.compile(r"(?<=tfevents).*|\d{9,}")  # in names: times and hosts
 class Watch:
     """Counts how often the files of a directory change; sends a signal when its moment has come.
 
-    Args:
-        directory: Path.
-        number: int, the signal.
-        changes: int or None: it is sent when so many were seen.
-        seconds: float or None: it is sent then.
+    That is when so many changes were seen, or after so many seconds.
     """
 
     def __init__(self, directory, number=0, changes=None, seconds=None):

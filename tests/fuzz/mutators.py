@@ -249,11 +249,9 @@ def _edit_tensors(edit, path, rng):
     tensors = {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
     edit(tensors, rng.choice(sorted(tensors)), rng)
     values = [tf.constant(value) for value in tensors.values()]
+    slices = [""] * len(tensors)
     tf.raw_ops.SaveV2(
-        prefix=prefix,
-        tensor_names=list(tensors),
-        shape_and_slices=[""] * len(tensors),
-        tensors=values,
+        prefix=prefix, tensor_names=list(tensors), shape_and_slices=slices, tensors=values
     )
 
 
@@ -303,15 +301,7 @@ _KINDS = (
 
 
 def damage_file(path, rng):
-    """Damages a file of the working directory.
-
-    Args:
-        path: Path, relative.
-        rng: random.Random.
-
-    Returns:
-        str, what was done.
-    """
+    """Damages a file of the working directory (relative Path); says what was done (str)."""
     fitting = [kind for pattern, kind in _KINDS if re.search(pattern, str(path))]
     apply, edits = rng.choice([(_edit_any, PATHS | BYTES), *fitting[:1] * 2])
     name = rng.choice(sorted(edits))
@@ -330,15 +320,7 @@ _ENDLESS |= {"num_train_epochs"}
 
 
 def odd_flag(names, rng):
-    """A flag with a value that it should not have, or with the name of some file.
-
-    Args:
-        names: sequence of str.
-        rng: random.Random.
-
-    Returns:
-        str, `--name=value`.
-    """
+    """`--name=value` with a value that it should not have, or with the name of some file."""
     name = rng.choice(names)
     present = sorted(path.name for path in Path().iterdir())
     value = rng.choice((*_ODD_VALUES, *present[:3]))

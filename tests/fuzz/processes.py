@@ -21,23 +21,14 @@ PATIENCE = 5  # a process may wait so many times as long as it may compute: othe
 
 
 class Outcome(NamedTuple):
-    """How a process ended.
+    """How a process ended."""
 
-    Attributes:
-        code: int, exit code; negative for a signal, as in `subprocess`.
-        output: str, standard output.
-        errors: str, standard error.
-        seconds: float.
-        memory: int, bytes, the largest resident size.
-        timed_out: bool, whether it was killed at a time limit.
-    """
-
-    code: int
-    output: str
-    errors: str
+    code: int  # exit code; negative for a signal, as in `subprocess`
+    output: str  # standard output
+    errors: str  # standard error
     seconds: float
-    memory: int
-    timed_out: bool
+    memory: int  # bytes, the largest resident size
+    timed_out: bool  # whether it was killed at a time limit
 
 
 def import_all():
@@ -49,16 +40,10 @@ def import_all():
 
 
 def run_script(argv, directory, seconds, interrupt=None):
-    """Runs a script of the project in a directory: its path from the root, or a module's name.
+    """Outcome of a script in a directory; argv begins with its path, or with a module's name.
 
-    Args:
-        argv: list of str, the script and its flags.
-        directory: Path, the working directory.
-        seconds: int, how long it may compute.
-        interrupt: callable or None: from the seconds passed to a signal to send once, or 0.
-
-    Returns:
-        Outcome.
+    It may compute for so many seconds. `interrupt` is called with the seconds passed, and returns
+    0 or a signal, which is sent once.
     """
 
     def run():
@@ -73,7 +58,7 @@ def run_script(argv, directory, seconds, interrupt=None):
 
 
 def fork(function, directory, seconds, interrupt=None):
-    """Runs a function in a process of its own; the arguments are those of `run_script`."""
+    """Outcome of a function in a process of its own; the arguments are those of `run_script`."""
     logs = [Path(f"{directory}.{name}") for name in ("output", "errors")]
     for path in logs:
         path.write_bytes(b"")

@@ -242,24 +242,19 @@ def test_tokens_with_a_label_alone_count():
 # --- Classification and multiple choice ---------------------------------------------------------
 
 
+NONE = {"dropout_prob": 0.0}
 FINE_TUNED = {  # class, its options, terms
-    "classifier2_cola": (
-        heads.ClassificationModel,
-        {"num_outputs": 2, "dropout_prob": 0.0},
-        objectives.classification_terms,
-    ),
-    "classifier3_mnli": (
-        heads.ClassificationModel,
-        {"num_outputs": 3, "dropout_prob": 0.0},
-        objectives.classification_terms,
-    ),
+    **{
+        name: (
+            heads.ClassificationModel, NONE | {"num_outputs": n}, objectives.classification_terms
+        )
+        for name, n in (("classifier2_cola", 2), ("classifier3_mnli", 3))
+    },
     "squad_v1": (heads.SquadV1Model, {}, objectives.squad_v1_terms),
     "squad_v2": (
-        heads.SquadV2Model,
-        {"start_n_top": 3, "end_n_top": 4, "dropout_prob": 0.0},
-        objectives.squad_v2_terms,
+        heads.SquadV2Model, NONE | {"start_n_top": 3, "end_n_top": 4}, objectives.squad_v2_terms
     ),
-}
+}  # fmt: skip
 
 
 def fine_tuned_model(name, **options):
@@ -317,7 +312,7 @@ def test_regression_terms():
     np.testing.assert_allclose(objectives.mean_loss(terms), (0.25 + 16.0 + 0.0625) / 3)
 
 
-CHOICE_CONFIG = tiny.CONFIG | {"hidden_dropout_prob": 0, "attention_probs_dropout_prob": 0}
+CHOICE_CONFIG = tiny.CONFIG | tiny.NO_DROPOUT
 
 
 def test_each_option_is_scored_as_a_text_of_its_own():
@@ -415,15 +410,11 @@ def test_v2_beams_longer_than_the_sequence_hold_what_is_possible_first():
     padded["p_mask"] = tf.pad(short["p_mask"], [[0, 0], [0, 8]], constant_values=1)
     found, expected = model(short), model(padded)
     assert found["start_top_index"].shape == [1, 5] and found["end_top_index"].shape == [1, 30]
-    assert_predicts(
-        {key: found[key][:, :3] for key in ("start_top_index", "start_top_log_probs")},
-        {key: expected[key][:, :3] for key in ("start_top_index", "start_top_log_probs")},
-    )
+    names = ("start_top_index", "start_top_log_probs")
+    assert_predicts(*({key: each[key][:, :3] for key in names} for each in (found, expected)))
     # The three possible ends of the three possible starts; the rest has no probability.
-    ends = tf.reshape(found["end_top_log_probs"], [5, 6])
-    np.testing.assert_allclose(
-        ends[:3, :3], tf.reshape(expected["end_top_log_probs"], [5, 6])[:3, :3], atol=1e-6
-    )
+    ends, wanted = (tf.reshape(each["end_top_log_probs"], [5, 6]) for each in (found, expected))
+    np.testing.assert_allclose(ends[:3, :3], wanted[:3, :3], atol=1e-6)
     assert np.all(ends[:, 3:] < -1e29)
 
 

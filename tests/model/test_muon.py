@@ -6,7 +6,6 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from albert_tf import options
 from albert_tf.checkpoints import name_table
 from albert_tf.config import AlbertConfig
 from albert_tf.model import heads, optimization
@@ -36,8 +35,6 @@ def variable(shape, seed=0, name="kernel"):
 def muon(**arguments):
     return optimization.Muon(RATE, product_dtype="float32", **arguments)
 
-
-# --- Newton-Schulz ------------------------------------------------------------------------------
 
 SHAPES = [(8, 8), (6, 9), (4, 16), (2, 32), (1, 5)]  # square, wide, long
 
@@ -81,9 +78,6 @@ def test_a_gradient_of_zeros_moves_nothing_but_the_decay():
     np.testing.assert_allclose(kernel, before * (1 - RATE * DECAY), rtol=1e-6)
 
 
-# --- Updates --------------------------------------------------------------------------------------
-
-
 def test_three_updates_are_those_of_numpy():
     shapes = {"square": (6, 6), "tall": (12, 5), "wide": (5, 12), "long": (3, 24), "vector": (7,)}
     variables = {name: variable(shape, 1, name) for name, shape in shapes.items()}
@@ -122,26 +116,6 @@ def test_matrices_of_one_shape_are_updated_as_each_alone():
         np.testing.assert_allclose(other, one, atol=1e-5)
 
 
-def test_the_update_is_as_large_as_that_of_adamw():
-    kernel, optimizer = variable([64, 256]), muon(weight_decay_rate=0.0)
-    before = kernel.numpy()
-    optimizer.apply_gradients([(tf.constant(variable([64, 256], 1).numpy()), kernel)])
-    mean_square = np.mean(((kernel.numpy() - before) / RATE) ** 2)
-    assert np.sqrt(mean_square) == pytest.approx(0.2, rel=0.15)  # Liu et al., section 2.2
-
-
-def test_the_first_update_of_a_warm_up_moves_nothing_but_the_moments():
-    schedule = optimization.PolynomialDecayWithWarmup(1.0, 10, warmup_steps=4)
-    kernel = variable([2, 3])
-    before, optimizer = kernel.numpy(), optimization.Muon(schedule)
-    optimizer.apply_gradients([(tf.ones([2, 3]), kernel)])
-    np.testing.assert_array_equal(kernel, before)
-    np.testing.assert_array_equal(optimizer.muon_m[0], np.ones([2, 3]))
-
-
-# --- Rules, constants, state ----------------------------------------------------------------------
-
-
 def test_matrices_but_for_embeddings_are_orthogonalized():
     models = [
         heads.PretrainingModel(AlbertConfig.from_dict(tiny.CONFIG)),
@@ -165,17 +139,6 @@ def test_the_second_moments_of_matrices_are_not_kept():
         is_muon = optimization.is_orthogonalized(v)
         assert found == ({"muon_m"} if is_muon else {"adam_m", "adam_v"}), name
     assert len(optimizer.variables) == len(state) - len(named)
-
-
-def test_constants():
-    optimizer = optimization.create_optimizer("muon", 0.1)
-    expected = {
-        "momentum": 0.95, "weight_decay_rate": 0.01, "beta_1": 0.9, "beta_2": 0.999, "epsilon": 1e-6
-    }  # fmt: skip
-    assert expected.items() <= optimizer.get_config().items()
-    constants = options.Optimizer(momentum=0.5, beta_1=0.6)
-    config = optimization.create_optimizer("muon", 0.1, constants).get_config()
-    assert (config["momentum"], config["beta_1"]) == (0.5, 0.6)
 
 
 @tf_keras.utils.register_keras_serializable("tests")

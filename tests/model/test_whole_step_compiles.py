@@ -29,32 +29,26 @@ HEADS = {
     "pretraining": (lambda: heads.PretrainingModel(CONFIG), MASKED, objectives.pretraining_terms),
     "recompute": (
         lambda: heads.PretrainingModel(CONFIG, use_one_hot_embeddings=True, recompute=True),
-        MASKED,
-        objectives.pretraining_terms,
+        MASKED, objectives.pretraining_terms,
     ),
     "classification": (
         lambda: heads.ClassificationModel(CONFIG, 3),
-        {"label_ids": whole(3, BATCH, 1)},
-        objectives.classification_terms,
+        {"label_ids": whole(3, BATCH, 1)}, objectives.classification_terms,
     ),
     "regression": (
-        lambda: heads.ClassificationModel(CONFIG, 1),
-        REGRESSION,
-        objectives.regression_terms,
+        lambda: heads.ClassificationModel(CONFIG, 1), REGRESSION, objectives.regression_terms,
     ),
     "multiple_choice": (
         lambda: heads.MultipleChoiceModel(CONFIG),
-        {**inputs(4 * LENGTH), "label_ids": whole(4, BATCH, 1)},
-        objectives.classification_terms,
+        {**inputs(4 * LENGTH), "label_ids": whole(4, BATCH, 1)}, objectives.classification_terms,
     ),
     "token_classification": (
         lambda: heads.TokenClassificationModel(CONFIG, 5),
-        TOKENS,
-        objectives.token_classification_terms,
+        TOKENS, objectives.token_classification_terms,
     ),
     "squad_v1": (lambda: heads.SquadV1Model(CONFIG), SPANS, objectives.squad_v1_terms),
     "squad_v2": (lambda: heads.SquadV2Model(CONFIG), SPANS, objectives.squad_v2_terms),
-}
+}  # fmt: skip
 
 
 def loss_of(terms):

@@ -3,8 +3,6 @@
 
 import json
 import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -21,9 +19,11 @@ from albert_tf.api import inspect
 from albert_tf.checkpoints import loading, readers, source
 from albert_tf.cli import minimal_pairs, predict
 from albert_tf.config import AlbertConfig
-from tests import ROOT, tiny
+from tests import tiny
 from tests.checkpoints.golden_models import named_model
 from tests.errors import assert_names, refuses
+from tests.processes import run_python
+from tests.test_similarity import write_pairs
 
 pytestmark = pytest.mark.usefixtures("eagerly")
 
@@ -81,8 +81,7 @@ def test_an_unknown_name_is_an_error_with_the_known_ones(packaged, launched):
     for name in ("tiny", f"{NAME}/x"):
         done = launched(predict, model=name, fill_mask=TEXT)
         assert done.returncode == 1
-        assert_names(done.stderr, f"--model={name}")
-        assert_names(done.stderr, NAME)
+        assert_names(done.stderr, f"--model={name} ... {NAME}")
 
 
 def test_without_models_no_message_speaks_of_them(monkeypatch, tmp_path):
@@ -112,9 +111,8 @@ def test_predict(packaged, launched):
     (filled,) = launched(predict, model=NAME, fill_mask=TEXT).stdout.splitlines()
     assert json.loads(filled)["masks"] == answer(NAME)
     (packaged.parent / "lines.txt").write_text("the old house\n")
-    (scored,) = launched(
-        predict, "--score", model=NAME, input_file=packaged.parent / "lines.txt"
-    ).stdout.splitlines()
+    lines = packaged.parent / "lines.txt"
+    (scored,) = launched(predict, "--score", model=NAME, input_file=lines).stdout.splitlines()
     assert json.loads(scored)["log_prob"] < 0
 
 
@@ -122,13 +120,8 @@ def test_minimal_pairs_similarity_and_inspect(packaged, launched, tmp_path, caps
     (tmp_path / "pairs.tsv").write_text("the old house\thouse old the\n")
     done = launched(minimal_pairs, model=NAME, input_file=tmp_path / "pairs.tsv")
     assert "all pairs" in done.stdout
-    pairs = ("the house\tthe old house\t3.0", "the man\tof the house\t1.0")
-    rows = [f"1\ta\tb\tc\td\te\tf\t{pair}" for pair in pairs]
-    columns = "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2"
-    (tmp_path / "sts.tsv").write_text(
-        "\n".join([f"{columns}\tsentence1\tsentence2\tscore", *rows]) + "\n"
-    )
-    assert similarity.main([NAME, str(tmp_path / "sts.tsv")]) == 0
+    pairs = [("the house", "the old house", 3.0), ("the man", "of the house", 1.0)]
+    assert similarity.main([NAME, str(write_pairs(tmp_path / "sts.tsv", pairs))]) == 0
     assert inspect.main([NAME]) == 0
     assert f"vocabulary: {packaged}/spiece.model, 3,000 pieces" in capsys.readouterr().out
 
@@ -155,6 +148,8 @@ def test_fine_tuning_takes_config_and_vocabulary_from_it(
         flags |= {"train_feature_file": tmp_path / "train", "predict_feature_file": tmp_path / "p"}
     elif name == "run_race":
         flags |= {"train_file": tmp_path / "train", "eval_file": tmp_path / "eval"}
+    else:
+        flags |= {"do_eval": False, "train_step": 1}
     run_main(script, **flags)
     printed = capsys.readouterr().out
     assert f"Using {packaged}/spiece.model and {packaged}/config.json" in printed
@@ -189,10 +184,7 @@ def test_pretraining_without_config_and_weights_is_an_error(launched, tmp_path):
 
 
 def test_the_command_prints_where_they_are():
-    done = subprocess.run(
-        [sys.executable, "-X", "importtime", "-m", "albert_tf.models"],
-        cwd=ROOT, capture_output=True, text=True, check=True,
-    )  # fmt: skip
+    done = run_python("-X", "importtime", "-m", "albert_tf.models", check=True)
     lines = [f"{name}  {path}" for name, path in models.paths().items()]
     assert done.stdout == "\n".join(lines) + "\n"
     assert "tensorflow" not in done.stderr  # in the list of imported modules

@@ -38,9 +38,8 @@ def test_the_package_is_its_files_and_the_scripts():
     setuptools = PROJECT["tool"]["setuptools"]
     folders = [path.parent.relative_to(ROOT) for path in (ROOT / "albert_tf").rglob("__init__.py")]
     assert setuptools["package-dir"] == {SCRIPTS: "."}  # of which the modules are packed
-    assert sorted(setuptools["packages"]) == sorted(
-        [SCRIPTS, *(".".join(folder.parts) for folder in folders)]
-    )
+    names = {".".join(folder.parts) for folder in folders}
+    assert sorted(setuptools["packages"]) == sorted({SCRIPTS, *names})
     assert not setuptools["include-package-data"]  # the pages, which the source distribution has
 
 

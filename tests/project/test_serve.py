@@ -5,7 +5,6 @@ import http.client
 import itertools
 import json
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -18,6 +17,8 @@ from albert_tf.checkpoints.run_directory import FinetunedTask
 from albert_tf.model import heads
 from demo import serve
 from tests import ROOT, tiny
+from tests.processes import run_python
+from tests.training.clusters import free_addresses
 
 pytestmark = pytest.mark.usefixtures("eagerly")
 
@@ -93,9 +94,8 @@ def test_predictions_of_every_task(kind, ask):
 
 def test_embeddings(ask):
     status, found = ask(None, "/embed", [TEXT, {"text": ""}])
-    assert (
-        status == 200 and [len(row["embedding"]) for row in found] == [tiny.WIDE["hidden_size"]] * 2
-    )
+    assert status == 200
+    assert [len(row["embedding"]) for row in found] == [tiny.WIDE["hidden_size"]] * 2
     assert ask(None, "/health", method="GET")[1]["task"] is None
     status, said = ask(None, "/predict", TEXT)
     assert status == 400 and "fine-tuned" in said["error"]
@@ -135,9 +135,7 @@ def test_content_that_is_not_read(length, status, ask):
 
 @pytest.mark.long
 def test_processes_share_a_port(tmp_path):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_addresses(1)[0].partition(":")[2]
     words = ["-m", "demo.serve", f"--model={model_of('one', tmp_path)}", f"--port={port}"]
     with subprocess.Popen(
         [sys.executable, *words, "--workers=2"], cwd=ROOT, stdout=subprocess.PIPE, text=True
@@ -162,8 +160,5 @@ def test_a_port_that_there_is_not(monkeypatch, capsys):
 
 @pytest.mark.long
 def test_a_model_that_is_not_there():
-    done = subprocess.run(
-        [sys.executable, "-m", "demo.serve", "--model=none", "--port=0"],
-        cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
+    done = run_python("-m", "demo.serve", "--model=none", "--port=0")
     assert done.returncode == 1 and "serve: error: no checkpoint at none" in done.stderr

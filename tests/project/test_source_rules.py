@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules for source files that neither ruff nor import-linter checks (see docs/architecture.md)."""
+"""Rules for source files that neither ruff nor import-linter checks (see docs/architecture.md).
+
+And tests/messages.txt, which holds the words of all messages, is up to date.
+"""
 
 import ast
 from pathlib import PurePath
 
 import pytest
 
-from tests import ROOT
+from tests import ROOT, messages
 
 GLOBAL_STATE = {"Graph", "set_global_policy", "set_random_seed", "set_jit"}
 MAY_SET_GLOBAL_STATE = {"cli", "training"}  # in functions that scripts call for that purpose
@@ -76,10 +79,8 @@ def broken_rules(path, source):
 
 def test_the_sources_keep_the_rules():
     folders = ("albert_tf", "benchmarks", "demo", "experiments", "tests")
-    paths = [
-        *ROOT.glob("*.py"),
-        *(path for name in folders for path in (ROOT / name).rglob("*.py")),
-    ]
+    paths = {path for name in folders for path in (ROOT / name).rglob("*.py")}
+    paths |= {*ROOT.glob("*.py")}
     assert len(paths) > 100
     broken = {
         str(path): rules
@@ -129,3 +130,27 @@ def test_each_broken_rule_is_found_and_no_other(path, line, rule):
 def test_a_file_without_the_licence_line_is_found(path):
     (found,) = broken_rules(PurePath(path), '"""No licence."""\n')
     assert found == f"the first line is not {SPDX!r}"
+
+
+MODULE = '''
+"""A docstring of words."""
+
+
+def check(path, kind="the first one"):
+    """Another docstring."""
+    assert path, "for those who program"
+    option("what --help says")
+    print(f"{path} is not {kind}: "
+          "give another one")
+    raise UserError("cannot read %s" % path if kind else "no")
+'''
+
+
+def test_messages_are_those_of_the_snapshot():
+    said = messages.SNAPSHOT.read_text(encoding="utf-8")
+    assert said == messages.snapshot(), "run `make messages`, and read the change like prose"
+
+
+def test_what_is_a_message():
+    found = messages.messages(ast.parse(MODULE))
+    assert found == {"the first one", "{} is not {}: give another one", "cannot read %s"}

@@ -162,12 +162,8 @@ def differences(theirs, ours, lines):
 @pytest.mark.parametrize(
     "name, lower",
     [
-        ("spm_uncased.model", True),
-        ("spm_cased.model", False),
-        ("vocab.txt", True),
-        ("vocab.txt", False),
-        ("chars.txt", True),
-        ("chars.txt", False),
+        *(("spm_uncased.model", True), ("spm_cased.model", False), ("vocab.txt", True)),
+        *(("vocab.txt", False), ("chars.txt", True), ("chars.txt", False)),
     ],
 )
 def test_ids_of_hard_lines(name, lower, tmp_path):
@@ -222,15 +218,8 @@ def test_ids_of_the_choices_of_a_language(settings, rule, tmp_path):
     path, lines = tmp_path / "spm.model", [*HARD, *LANGUAGE_LINES, *REORDERED]
     options = {"user_defined_symbols": ["<url>"], "byte_fallback": settings["strip_accents"]}
     model_of_letters(path, settings, normalization_rule_name=rule, **options)
-    (path.parent / "hf").mkdir()
-    ours = FullTokenizer(spm_model_file=str(path))
-    for name, content in transformers_tokenizer.tokenizer_files(ours, 40).items():
-        (path.parent / "hf" / name).write_bytes(content)
-    import transformers
-
-    (path.parent / "hf" / "config.json").write_text('{"model_type": "albert"}')
-    theirs = transformers.AutoTokenizer.from_pretrained(str(path.parent / "hf"))
-    assert differences(theirs, ours, lines) == []
+    ours = FullTokenizer(spm_model_file=str(path))  # which reads the settings in the file
+    assert differences(theirs_of(tmp_path / "hf", path, None), ours, lines) == []
 
 
 @needs_transformers

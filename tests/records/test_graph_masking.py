@@ -9,10 +9,10 @@ import tensorflow as tf
 
 from albert_tf.corpus import instances
 from albert_tf.corpus.instances import Settings
-from albert_tf.records import graph_masking, input_pipeline, record_files, schemas
+from albert_tf.records import graph_masking, input_pipeline, schemas
 from albert_tf.text.tokenization import SpecialIds
 from tests.errors import refuses
-from tests.records.small_records import write
+from tests.records.small_records import train_batches, write
 
 CLS, SEP, MASK = 2, 3, 4
 SPECIAL = SpecialIds(0, CLS, SEP, MASK)
@@ -65,10 +65,8 @@ def predicted(found):
 def test_all_predictions_that_are_asked_for():
     """More of them than a sequence has pieces are filled up; single pieces fill any budget."""
     features = sequences(50)
-    settings = Settings(
-        masked_lm_prob=0.999, max_predictions_per_seq=LENGTH + 5, ngram=1, do_whole_word_mask=False
-    )
-    found = masked(features, settings)
+    single = {"ngram": 1, "do_whole_word_mask": False, "max_predictions_per_seq": LENGTH + 5}
+    found = masked(features, Settings(masked_lm_prob=0.999, **single))
     assert found["masked_lm_positions"].shape == (50, LENGTH + 5)
     np.testing.assert_array_equal(predicted(found), features["input_ids"] > CLS + 1)
 
@@ -93,28 +91,25 @@ def test_masks_do_not_depend_on_the_batch():
             np.testing.assert_array_equal(values[0], whole[name][row])
 
 
+MANY = {"max_seq_length": LENGTH, "masked_lm_prob": 0.3, "max_predictions_per_seq": 9}
+
+
+def masked_in_both_ways(features, settings):
+    """Ids and masks [B, T] made while reading, and those that are written."""
+    found, ids, mask = masked(features, settings), features["input_ids"], features["input_mask"]
+    may_mask = (ids != CLS) & (ids != SEP) & (mask > 0)
+    given = ids, mask.sum(1), features["token_boundary"] > 0, may_mask
+    written = instances.masked(*given, settings, MASK, SIZE, np.random.default_rng(5))
+    return (found["input_ids"], predicted(found)), written
+
+
 @pytest.mark.parametrize("do_whole_word_mask", [True, False])
 @pytest.mark.parametrize("favor_shorter_ngram", [True, False])
 def test_the_distribution_is_that_of_written_masks(do_whole_word_mask, favor_shorter_ngram):
     features = sequences(4000)
-    settings = Settings(
-        max_seq_length=LENGTH,
-        masked_lm_prob=0.3,
-        max_predictions_per_seq=9,
-        do_whole_word_mask=do_whole_word_mask,
-        favor_shorter_ngram=favor_shorter_ngram,
-    )
-    found = masked(features, settings)
-    ids, mask = features["input_ids"], features["input_mask"]
-    may_mask = (ids != CLS) & (ids != SEP) & (mask > 0)
-    starts = features["token_boundary"] > 0
-    new_ids, written = instances.masked(
-        ids, mask.sum(1), starts, may_mask, settings, MASK, SIZE, np.random.default_rng(5)
-    )
-    ours, theirs = (
-        metrics_of(where, after, ids)
-        for where, after in ((predicted(found), found["input_ids"]), (written, new_ids))
-    )
+    rules = {"do_whole_word_mask": do_whole_word_mask, "favor_shorter_ngram": favor_shorter_ngram}
+    both = masked_in_both_ways(features, Settings(**MANY | rules))
+    ours, theirs = (metrics_of(where, after, features["input_ids"]) for after, where in both)
     for name, values in ours.items():
         expected = theirs[name]
         error = np.sqrt(values.var() / len(values) + expected.var() / len(expected))
@@ -152,9 +147,6 @@ def test_masks_are_the_same_on_every_machine():
     assert drawn.numpy().tolist() == [[7, 7765138500316683097]]
 
 
-# --- in the pipeline ---
-
-
 @pytest.fixture(scope="module")
 def unmasked_files(tmp_path_factory):
     """Two files of 12 unmasked records; segment_ids of record n hold n in binary."""
@@ -173,15 +165,8 @@ def unmasked_files(tmp_path_factory):
 
 
 def batches(paths, batch_size, count, *, seed=1, **options):
-    dataset = input_pipeline.train_batches(
-        record_files.read_index(paths),
-        UNMASKED,
-        batch_size,
-        seed=seed,
-        window=8,
-        masking=MASKING,
-        **options,
-    )
+    options |= {"seed": seed, "window": 8, "masking": MASKING, "schema": UNMASKED}
+    dataset = train_batches(paths, batch_size, **options)
     return list(dataset.take(count).as_numpy_iterator())
 
 
@@ -222,10 +207,8 @@ def test_masks_follow_from_seed_record_and_epoch(unmasked_files):
 def test_resumed_and_shared_reading_has_the_same_masks(unmasked_files):
     whole = rows_of(batches(unmasked_files, 8, 9))
     for first_step in (1, 4):
-        assert (
-            rows_of(batches(unmasked_files, 8, 9 - first_step, first_step=first_step))
-            == whole[8 * first_step :]
-        )
+        rest = rows_of(batches(unmasked_files, 8, 9 - first_step, first_step=first_step))
+        assert rest == whole[8 * first_step :]
     shares = [
         rows_of(batches(unmasked_files, 8, 18, num_shares=2, share=share, splits=2))
         for share in range(2)
@@ -249,21 +232,9 @@ def test_an_evaluation_has_the_same_masks_every_time(unmasked_files):
 )
 def test_shares_of_kept_and_random_pieces(keep, random, shares):
     features = sequences(2000)
-    settings = Settings(
-        max_seq_length=LENGTH,
-        max_predictions_per_seq=9,
-        masked_lm_prob=0.3,
-        masked_lm_keep_prob=keep,
-        masked_lm_random_prob=random,
-    )
+    settings = Settings(masked_lm_keep_prob=keep, masked_lm_random_prob=random, **MANY)
     ids = features["input_ids"]
-    found = masked(features, settings)
-    may_mask = (ids != CLS) & (ids != SEP) & (features["input_mask"] > 0)
-    written, where = instances.masked(
-        ids, features["input_mask"].sum(1), features["token_boundary"] > 0, may_mask, settings,
-        MASK, SIZE, np.random.default_rng(5),
-    )  # fmt: skip
-    for after, chosen in ((found["input_ids"], predicted(found)), (written, where)):
+    for after, chosen in masked_in_both_ways(features, settings):
         after, before = np.array(after)[chosen], np.array(ids)[chosen]
         actual = np.mean(after == MASK), np.mean(after == before)
         np.testing.assert_allclose(actual, shares, atol=0.03 if random else 0)

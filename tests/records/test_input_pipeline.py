@@ -53,13 +53,8 @@ def test_few_lengths(tmp_path, max_seq_length, lengths):
         return {"input_mask": (np.arange(max_seq_length) < number).astype(int)}
 
     path = write(tmp_path / "a", range(1, max_seq_length + 1), schema, of_length)
-    dataset = train_batches(
-        [path],
-        1,
-        schema=schema,
-        window=1,
-        lengths=input_pipeline.lengths_up_to(max_seq_length, few=True),
-    )
+    few = input_pipeline.lengths_up_to(max_seq_length, few=True)
+    dataset = train_batches([path], 1, schema=schema, window=1, lengths=few)
     found = [batch["input_mask"] for batch in dataset.take(max_seq_length)]
     assert [int(tf.reduce_sum(mask)) for mask in found] == list(range(1, max_seq_length + 1))
     assert sorted({mask.shape[1] for mask in found}) == lengths

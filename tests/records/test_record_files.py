@@ -18,12 +18,6 @@ from albert_tf.records.schemas import FeatureSpec
 from tests.errors import refuses
 from tests.records.small_records import FLAGS, SCHEMA, encode, example, train_batches, write
 
-
-def test_good_files_pass(five_files):
-    record_files.check_records(five_files, SCHEMA, FLAGS)
-    assert record_files.find_bad_record(five_files, SCHEMA, FLAGS) is None
-
-
 LONGER = {"ids": FeatureSpec(tf.int64, 128)}
 
 
@@ -69,6 +63,7 @@ def test_find_bad_record_says_which(tmp_path, five_files):
         writer.write(encode(example(1), SCHEMA))
         writer.write(encode({"ids": [1, 2], "weight": [0.0]}, short))
     record_files.check_records([path], SCHEMA, FLAGS)
+    assert record_files.find_bad_record(five_files, SCHEMA, FLAGS) is None
     with refuses("2 ... record 2"):
         record_files.find_bad_record([*five_files, path], SCHEMA, FLAGS)
 
@@ -271,13 +266,17 @@ def test_an_index_that_cannot_be_used_is_made_anew(tmp_path, counted, change):
     assert json.loads(index.read_text()) == content
 
 
+def write_summary(path, entries, name, **more):
+    """Writes a summary next to a file: entries of files, and the name of their vocabulary."""
+    content = {"tokenizer": {"vocab_file": name}, "vocabulary": name}
+    content |= {record_files.FILES: entries} | more
+    Path(record_files.summary_file(str(path))).write_text(json.dumps(content))
+
+
 def test_a_summary_with_other_offsets_still_names_the_tokenizer(tmp_path, counted):
     path = write(tmp_path / "a", range(5))
-    entry = record_files.entry(path, np.full(5, 1)) | {"offsets": [0, 3]}
-    content = {record_files.FILES: {path: entry}}
-    content |= {"tokenizer": {"vocab_file": "v"}, "vocabulary": "hash"}
-    Path(record_files.summary_file(path)).write_text(json.dumps(content))
-    assert record_files.tokenizers_of([path]) == {path: ({"vocab_file": "v"}, "hash")}
+    write_summary(path, {path: record_files.entry(path, np.full(5, 1)) | {"offsets": [0, 3]}}, "v")
+    assert record_files.tokenizers_of([path]) == {path: ({"vocab_file": "v"}, "v")}
     assert record_files.read_index([path])[0].count == 5
     assert counted == [path]
 
@@ -285,11 +284,9 @@ def test_a_summary_with_other_offsets_still_names_the_tokenizer(tmp_path, counte
 @pytest.mark.parametrize("damaged", [{"vocabulary": ["a"]}, {"vocabulary": None}, {"tokenizer": 1}])
 def test_a_damaged_summary_names_no_tokenizer(tmp_path, damaged):
     path = write(tmp_path / "a", range(5))
-    content = {"tokenizer": {"vocab_file": "v"}, "vocabulary": "hash"}
-    content |= {record_files.FILES: {path: {}}}
-    Path(record_files.summary_file(path)).write_text(json.dumps(content))
-    assert record_files.tokenizers_of([path]) == {path: ({"vocab_file": "v"}, "hash")}
-    Path(record_files.summary_file(path)).write_text(json.dumps(content | damaged))
+    write_summary(path, {path: {}}, "v")
+    assert record_files.tokenizers_of([path]) == {path: ({"vocab_file": "v"}, "v")}
+    write_summary(path, {path: {}}, "v", **damaged)
     assert record_files.tokenizers_of([path]) == {}
 
 
@@ -299,13 +296,9 @@ def test_a_file_that_was_made_again_has_the_tokenizer_of_its_new_summary(tmp_pat
         Path(path).write_bytes(b"")
     old, new = (record_files.entry(path, np.zeros(0, np.int64)) for path in paths[:2])
     for path in paths[::2]:  # summaries are not read in the order of their names
-        content = {record_files.FILES: {path: old, paths[1]: old | {"size": 1}}}
-        content |= {"tokenizer": {"vocab_file": "old"}, "vocabulary": "old hash"}
-        Path(record_files.summary_file(path)).write_text(json.dumps(content))
-    content = {record_files.FILES: {paths[1]: new}}
-    content |= {"tokenizer": {"vocab_file": "new"}, "vocabulary": "new hash"}
-    Path(record_files.summary_file(paths[1])).write_text(json.dumps(content))
-    assert record_files.tokenizers_of(paths)[paths[1]] == ({"vocab_file": "new"}, "new hash")
+        write_summary(path, {path: old, paths[1]: old | {"size": 1}}, "old")
+    write_summary(paths[1], {paths[1]: new}, "new")
+    assert record_files.tokenizers_of(paths)[paths[1]] == ({"vocab_file": "new"}, "new")
 
 
 def test_a_copied_file_has_the_tokenizer_of_the_summary_with_its_size(tmp_path):
@@ -313,10 +306,7 @@ def test_a_copied_file_has_the_tokenizer_of_the_summary_with_its_size(tmp_path):
     Path(path).write_bytes(b"new")
     for name in "abcdefgh":  # summaries are read in any order
         kind, size = ("new", 3) if name == "b" else ("old", 5)
-        content = {record_files.FILES: {path: {"size": size, "mtime_nsec": 1}}}
-        content |= {"tokenizer": {"vocab_file": kind}, "vocabulary": kind}
-        summary = record_files.summary_file(str(tmp_path / name))
-        Path(summary).write_text(json.dumps(content))
+        write_summary(tmp_path / name, {path: {"size": size, "mtime_nsec": 1}}, kind)
     assert record_files.tokenizers_of([path])[path] == ({"vocab_file": "new"}, "new")
 
 
@@ -324,12 +314,6 @@ def test_other_workers_read_the_index_and_write_none(tmp_path):
     index, path = tmp_path / "records.json", write(tmp_path / "a", range(5))
     assert record_files.read_index([path], str(index), save=False)[0].count == 5
     assert not index.exists()
-
-
-def test_gzipped_files_are_counted(five_files, tmp_path):
-    path = tmp_path / "1.tfrecord.gz"
-    path.write_bytes(gzip.compress(Path(five_files[0]).read_bytes()))
-    assert record_files.read_index([str(path)]) == [record_files.IndexedFile(str(path), 40, (0,))]
 
 
 def test_damage_is_named(five_files, tmp_path):
@@ -343,14 +327,9 @@ def test_damage_is_named(five_files, tmp_path):
     with refuses(f"{damaged} ... record") as of_features:
         record_files.read_index([five_files[1], str(damaged)])
     assert len(str(of_features.value)) > len(str(of_records.value))
-    with refuses(f"{tmp_path}/absent"):
-        record_files.read_index([str(tmp_path / "absent")])
-
-
-def test_files_without_any_record(tmp_path):
-    path = write(tmp_path / "empty", [])
-    with refuses(path):
-        record_files.read_index([path])
+    for path in (str(tmp_path / "absent"), write(tmp_path / "empty", [])):
+        with refuses(path):
+            record_files.read_index([path])
 
 
 @pytest.mark.parametrize("compression", ["", "GZIP"])

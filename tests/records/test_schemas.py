@@ -115,9 +115,6 @@ def test_the_originals_file_fits_the_schema(tmp_path):
         np.testing.assert_array_equal(value, expected[name])
 
 
-# --- the bytes of records ---
-
-
 def by_library(columns, row):
     example = tf.train.Example()
     features = example.features.feature

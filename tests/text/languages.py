@@ -87,28 +87,16 @@ REORDERED = [
     "\u1f64\u03a3\u00bd \u03a3\u03a3 \u1f64\u0301\u03a3\u0345. \u0391\u03a3\u1f64",  # final sigmas
 ]
 LANGUAGE_SETTINGS = [
-    dict(zip(("do_lower_case", "strip_accents", "casing_language"), values, strict=True))
-    for values in [
-        (True, False, "tr"),
-        (True, True, "az"),
-        (True, False, "lt"),
-        (True, True, "lt"),
+    {"do_lower_case": lower, "strip_accents": strip, "casing_language": language}
+    for lower, strip, language in [
+        *((True, False, "tr"), (True, True, "az"), (True, False, "lt"), (True, True, "lt")),
         (False, False, "other"),
     ]
 ]
 
 
 def write_model(path, text, strip_accents=True):
-    """Trains a SentencePiece model on a text.
-
-    Args:
-        path: pathlib.Path, the file to write.
-        text: str, a sentence on each line.
-        strip_accents: bool, whether letters lose their marks.
-
-    Returns:
-        str, the path.
-    """
+    """Trains a SentencePiece model on a text of lines; returns the path (str) of the file."""
     lines = CleanUp(strip_accents=strip_accents).lines(text.split("\n"))
     characters = len(set("".join(lines)))
     options = SentencePiece(vocab_size=characters + 22, character_coverage=1.0)  # few longer pieces
@@ -119,13 +107,8 @@ def write_model(path, text, strip_accents=True):
 def model_of_letters(path, settings, **options):
     """Trains a model that has all letters of the lines above, and records its clean-up.
 
-    Args:
-        path: pathlib.Path, the file to write.
-        settings: dict, one of LANGUAGE_SETTINGS.
-        **options: those of SentencePiece.
-
-    Returns:
-        CleanUp.
+    `settings` is one of LANGUAGE_SETTINGS, the options are those of SentencePiece; the CleanUp is
+    returned.
     """
     rule = options.get("normalization_rule_name", "nmt_nfkc")
     decomposes = settings["strip_accents"] or rule != "identity"

@@ -77,9 +77,6 @@ def test_python_and_graph_agree(settings, rule, tmp_path):
         assert starts == sorted(starts) and lost <= {"\u200b", "\u00a8", "\u0323"}
 
 
-# --- The record -----------------------------------------------------------------------------------
-
-
 def test_the_record_is_in_the_file(tmp_path):
     path = tmp_path / "spm.model"
     cleaning = CleanUp(True, False, casing_language="tr")
@@ -129,9 +126,6 @@ def test_a_record_of_a_later_version(values):
 def test_models_without_a_record_are_cleaned_up_as_the_released_ones():
     assert vocabulary_record.read(RELEASED.read_bytes(), "x") == {}
     assert FullTokenizer(spm_model_file=str(RELEASED)).clean_up == CleanUp()
-
-
-# --- Models without a table of their own ----------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -70,10 +70,8 @@ def test_marks_are_counted_by_script(text):
 @pytest.mark.parametrize(
     ("text", "names"),
     [
-        (
-            "パンダが ビルで",
-            "3 marks of 5 KATAKANA ... 2 marks of 2 HIRAGANA ... --strip_accents=false",
-        ),
+        ("パンダが ビルで",
+         "3 marks of 5 KATAKANA ... 2 marks of 2 HIRAGANA ... --strip_accents=false"),
         ("क्षमा नमस्ते", "2 ... DEVANAGARI ... --strip_accents=false"),
         ("Tiếng Việt có dấu", "LATIN ... --strip_accents=false"),
         ("İptal SIRA ılık", "of 13 LATIN ... --casing_language=tr"),
@@ -116,10 +114,9 @@ def test_marks_are_counted_by_script(text):
         ("d&eacute;j&#xe0;", "1 of 1 lines ... markup ... HTML"),
         ("a\na\nb\na", "2 of 4 lines ... --drop_duplicates"),
     ],
-)
+)  # fmt: skip
 def test_a_loss_is_said_with_a_remedy(text, names):
-    sentences = said(text.split("\n"))
-    assert_names("\n".join(sentences), names)
+    assert_names("\n".join(said(text.split("\n"))), names)
 
 
 @pytest.mark.parametrize(
@@ -141,11 +138,8 @@ def test_a_loss_is_said_with_a_remedy(text, names):
         ("パンダが ビルで", CleanUp(True, False), "nmt_nfkc"),
         ("İptal SIRA ılık", CleanUp(True, False, casing_language="tr"), "nmt_nfkc"),
         ("می\u200cخواهم", CleanUp(True, False), "nfkc"),
-        (
-            "世界，你好。" + "很好" * 9,
-            CleanUp(True, False),
-            "nmt_nfkc",
-        ),  # one comma of 24 is changed
+        # one comma of 24 is changed
+        ("世界，你好。" + "很好" * 9, CleanUp(True, False), "nmt_nfkc"),
         ("½ ﬁ ① می\u200cخواهم", CleanUp(True, False, decomposes=False), "identity"),
         ("한국어로 번역한 글", CleanUp(True, False), "nmt_nfkc"),
     ],

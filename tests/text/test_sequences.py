@@ -75,9 +75,6 @@ def test_wrong_arguments(tokenizer, arguments, message):
         tokenizer(**arguments)
 
 
-# --- Cutting and packing ids ---
-
-
 def cut_token_by_token(first, second, room):
     first, second = list(first), list(second)
     while len(first) + len(second) > room:

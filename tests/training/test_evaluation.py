@@ -243,9 +243,8 @@ def test_files_that_moved_are_the_same(tmp_path):
 def test_warnings_are_said_when_they_begin_to_hold(directory, capsys):
     warnings = iter([["a", None], ["a"], ["a", "b"], [None], ["a"]])
     run = Run(directory)
-    evaluator = evaluation.Evaluator(
-        run, lambda: Evaluation({"value": 0.0}, next(warnings)), "value", "{first}", DATA
-    )
+    evaluate = lambda: Evaluation({"value": 0.0}, next(warnings))  # noqa: E731
+    evaluator = evaluation.Evaluator(run, evaluate, "value", "{first}", DATA)
     run.step = 1
     for _ in range(5):
         evaluator(str(directory / "model.ckpt-2"))

@@ -46,20 +46,11 @@ def test_five_steps_equal_the_originals(tmp_path):
     golden = read_arrays(folder / "adamw_5steps_nodropout.npz")
     config = AlbertConfig.from_json_file(str(GOLDEN / "heads" / "albert_config.json"))
     strategy = tf.distribute.OneDeviceStrategy("device:CPU:0")
-    run = finetuning.make_run(
-        three_classes(dropout_prob=0.0),
-        config,
-        strategy,
-        options.FineTuning(
-            output_dir=str(tmp_path),
-            train_steps=6,
-            save_checkpoints_steps=5,
-            learning_rate=1e-3,
-            warmup_steps=2,
-            train_batch_size=6,
-        ),
-        trains=True,
-    )
+    steps = {"train_steps": 6, "save_checkpoints_steps": 5, "warmup_steps": 2}
+    given = steps | {"output_dir": str(tmp_path), "learning_rate": 1e-3, "train_batch_size": 6}
+    settings = options.FineTuning(**given)
+    task = three_classes(dropout_prob=0.0)
+    run = finetuning.make_run(task, config, strategy, settings, trains=True)
     run.settings = dataclasses.replace(run.settings, train_steps=5)  # of the 6 of the schedule
     loading.load(str(folder), run.variables)
     features = read_arrays(folder / "inputs.npz")
@@ -84,7 +75,5 @@ def test_trimming_changes_no_prediction(tmp_path):
     arrays = {"input_ids": ids, "input_mask": mask, "segment_ids": np.zeros_like(mask)}
     splits = {"": Split(arrays, None)}
     trimmed = finetuning.model_outputs(run, task, splits, 4)[""]["logits"]
-    whole = run.predict(input_pipeline.prediction_batches(arrays, 4, 64, fixed_shape=True), 21)[
-        "logits"
-    ]
-    np.testing.assert_allclose(trimmed, whole, atol=1e-6)
+    batches = input_pipeline.prediction_batches(arrays, 4, 64, fixed_shape=True)
+    np.testing.assert_allclose(trimmed, run.predict(batches, 21)["logits"], atol=1e-6)

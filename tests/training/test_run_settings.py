@@ -68,9 +68,6 @@ def say(directory, run, config=CONFIG, **changes):
     run_settings.say_changes(before, described(directory, run, inputs, config=config, **changes))
 
 
-# --- Changes --------------------------------------------------------------------------------------
-
-
 def test_nothing_is_said_where_nothing_changed_or_of_a_new_run(written, run, capsys):
     say(written, run)
     say(written, run, albert_config_file="out/albert_config.json")  # what is in it is the same
@@ -129,9 +126,6 @@ def test_scripts_read_lists_in_the_flags(written, run):
     assert values.labels == ["no", 'say "yes", please']
 
 
-# --- Starts and seed ------------------------------------------------------------------------------
-
-
 def test_earlier_starts_are_kept(written, run):
     for step in range(3, 40):
         run.step = step
@@ -143,9 +137,6 @@ def test_earlier_starts_are_kept(written, run):
     run.step = 0  # a new run in the directory
     write(written, run)
     assert len(run_directory.RunDirectory(str(written)).settings.starts) == 1
-
-
-# --- A run whose training is done -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -166,9 +157,6 @@ def test_a_done_run_has_the_settings_that_it_was_trained_with(written, run, chan
         return
     with refuses(f"step 2 of 2 ... run.json ... {expected}"):
         run_settings.check_done(found, 2, 2, now)
-
-
-# --- The seed -------------------------------------------------------------------------------------
 
 
 WORKER = """

@@ -77,9 +77,7 @@ class GradientKeeper:
 
     def __init__(self, variables):
         self.iterations = tf.Variable(0, dtype=tf.int64)
-        self.kept = {
-            variable.ref(): tf.Variable(tf.zeros(variable.shape)) for variable in variables
-        }
+        self.kept = {v.ref(): tf.Variable(tf.zeros(v.shape)) for v in variables}
 
     def apply_gradients(self, pairs, skip_gradients_aggregation):
         for gradient, variable in pairs:
@@ -95,9 +93,8 @@ def gradients_of_step(features, parts=1):
             variable.assign(10 * variable)
     keeper = GradientKeeper(variables.values())
     strategy = tf.distribute.get_strategy()
-    settings = Loop(
-        output_dir="", train_steps=1, gradient_clip_norm=1e9, gradient_accumulation_steps=parts
-    )
+    given = {"gradient_clip_norm": 1e9, "gradient_accumulation_steps": parts}
+    settings = Loop(output_dir="", train_steps=1, **given)
     run(steps.TrainStep(strategy, model, objectives.PRETRAINING, keeper, settings, 1), features)
     return {name: keeper.kept[v.ref()].numpy() for name, v in variables.items()}
 
@@ -145,9 +142,6 @@ def test_a_compiled_step_equals_the_plain_one_with_the_same_masks(features, opti
     np.testing.assert_allclose(rows[1], rows[0], rtol=1e-4)
 
 
-# --- Loss scaling -----------------------------------------------------------------------------
-
-
 @pytest.fixture
 def float16():
     devices.set_precision("fp16")
@@ -168,14 +162,18 @@ def test_a_step_that_overflows_is_skipped_counted_and_lowers_the_scale(float16, 
         np.testing.assert_array_equal(value, before[name], err_msg=name)
 
 
+def predictions(model):
+    """Outputs of a model for two rows, x = 1 and x = 2."""
+    predict = steps.Predictor(tf.distribute.get_strategy(), model, shows_progress=False)
+    return predict([(np.arange(2), {"x": np.array([[1], [2]], np.int32)})], 2)
+
+
 def test_no_code_is_rewritten_by_autograph():
     def model(features, training):
         assert tf.__internal__.autograph.control_status_ctx().status.name != "ENABLED"
         return {"doubled": 2 * features["x"]}
 
-    predict = steps.Predictor(tf.distribute.get_strategy(), model, shows_progress=False)
-    found = predict([(np.arange(2), {"x": np.array([[1], [2]], np.int32)})], 2)
-    np.testing.assert_array_equal(found["doubled"], [[2], [4]])
+    np.testing.assert_array_equal(predictions(model)["doubled"], [[2], [4]])
 
 
 @pytest.mark.parametrize("value", [np.nan, -np.inf])  # infinite ones are those of padding in SQuAD
@@ -183,10 +181,8 @@ def test_outputs_that_are_not_numbers_are_an_error(value):
     def model(features, training):
         return {"logits": tf.where(features["x"] > 1, value, 0.0)}
 
-    predict = steps.Predictor(tf.distribute.get_strategy(), model, shows_progress=False)
-    batches = [(np.arange(2), {"x": np.array([[1], [2]], np.int32)})]
     if np.isinf(value):
-        assert predict(batches, 2)["logits"].tolist() == [[0.0], [value]]
+        assert predictions(model)["logits"].tolist() == [[0.0], [value]]
         return
     with refuses("NaN"):
-        predict(batches, 2)
+        predictions(model)
