@@ -223,8 +223,6 @@ def test_eight_updates_are_the_originals(case):
 
 
 def test_mistakes():
-    with refuses("'sgd'"):
-        optimization.create_optimizer("sgd", 0.1)
     for steps in ({"train_steps": 0}, {"train_steps": 10, "decay_steps": 0}):
         with refuses(f"{[*steps][-1]}=0"):
             optimization.PolynomialDecayWithWarmup(1e-3, **steps)
