@@ -10,7 +10,7 @@ from typing import Any
 
 from absl import logging
 
-from albert_tf.errors import CalledElsewhere, UserError, parse_json
+from albert_tf.errors import CalledElsewhere, UserError, about, parse_json
 
 CONFIG_FILE = "albert_config.json"
 LABELS_FILE = "labels.txt"  # next to it in an export: the names of the classes, one per line
@@ -263,10 +263,8 @@ class AlbertConfig:
         values = parse_json(content, path)
         if not isinstance(values, dict):
             raise UserError(f"{path} must hold one JSON object. Received: {type(values).__name__}")
-        try:
+        with about(path):
             return cls.from_dict(values)
-        except UserError as error:
-            raise UserError(f"{path}: {error}") from error
 
     def to_dict(self) -> dict[str, Any]:
         """Dict of all keys, including the unknown ones."""

@@ -43,6 +43,15 @@ class UserError(ValueError):
     """
 
 
+@contextlib.contextmanager
+def about(what):
+    """Puts what it is about, a flag or file (str), in front of the message of a UserError."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"{what}: {error}") from error
+
+
 class CalledElsewhere:
     """An attribute that other libraries have and this class lacks; the error names ours.
 

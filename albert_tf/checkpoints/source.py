@@ -20,7 +20,7 @@ from albert_tf import files, options, vocabulary_record
 from albert_tf.checkpoints import huggingface, loading, name_table, readers, run_directory
 from albert_tf.checkpoints.run_directory import CASING, VOCABULARY_FLAGS, RunDirectory
 from albert_tf.config import ACTIVATIONS, CONFIG_FILE, AlbertConfig, is_of_transformers
-from albert_tf.errors import UserError, parse_json
+from albert_tf.errors import UserError, about, parse_json
 from albert_tf.resolve import RECORD, SOURCE, Fact, as_flag, contradictions
 
 _VOCABULARIES = ("30k-clean.model", "*.model", "vocab.txt", "vocab*.txt")  # in order of preference
@@ -155,10 +155,8 @@ def read_config(path):
     values = files.read_json(path)
     if not is_of_transformers(values):
         return AlbertConfig.from_json_file(path)
-    try:
+    with about(path):
         return huggingface.from_their_config(values)
-    except UserError as error:
-        raise UserError(f"{path}: {error}") from error
 
 
 def vocabulary_flag(path):
