@@ -105,7 +105,8 @@ def of_source(found, typed, batch_size, shown):
     if labels is not None:
         typed = typed | {"labels": list(map(str, labels))}
     shapes = readers.open_reader(found.checkpoint).shapes
-    facts = source.facts(found, source.USE, typed) | _facts_on_task(found, shapes, typed)
+    facts = source.facts(found, source.USE, typed)
+    facts |= _facts_on_task(facts, found.checkpoint, shapes, typed)
     settings = resolve.resolve(ROWS, typed, facts, key=source.key, shown=shown)
     config, _ = source.config_of(settings, found, shown)
     text = _text_input(settings, config, found, shown)
@@ -152,24 +153,21 @@ def _text_input(settings, config, found, shown):
 # --- The task ------------------------------------------------------------------------------------
 
 
-def _facts_on_task(found, shapes, typed):
-    """What head and record say of the task: dict of name -> resolve.Fact or None."""
+def _facts_on_task(facts, checkpoint, shapes, typed):
+    """What head and record say of the task: dict of name -> resolve.Fact or None.
+
+    Without a record the caller decides, also where `config.json` of transformers names the labels.
+    """
     if any(version.variable in shapes for version in squad.VERSIONS):
         names = {"task_name": squad.SquadTask.name, "labels": None}
-        return {name: resolve.Fact(value, found.checkpoint) for name, value in names.items()}
-    folder = run_directory.RunDirectory(found.directory)
-    task = folder.task if _CLASSIFIER in shapes else None
-    if task is None:
+        return {name: resolve.Fact(value, checkpoint) for name, value in names.items()}
+    task, labels = facts["task_name"], facts["labels"]
+    if task is None or _CLASSIFIER not in shapes:
         return {"task_name": None, "labels": None}
-    where = folder.file(run_directory.TASK)
-    called = str(typed.get("task_name")).lower()
-    is_called_regression = called == known.REGRESSION and task.labels is None
-    return {
-        "task_name": resolve.Fact(
-            task.task_name, where, key=called if is_called_regression else None
-        ),
-        "labels": resolve.Fact(task.labels and list(task.labels), where),
-    }
+    is_called_regression = str(typed.get("task_name")).lower() == known.REGRESSION
+    if is_called_regression and labels.value is None:  # whatever name the training had for it
+        task = task._replace(key=known.REGRESSION)
+    return {"task_name": task, "labels": labels}
 
 
 def _kind_of(found, settings, shapes, shown):
