@@ -130,8 +130,7 @@ def of_source(found, typed, batch_size, shown):
     if report.not_loaded:
         print(f"  not in the checkpoint, so random: {', '.join(report.not_loaded)}")
     absent = {part for part, names in parts.items() if {*names} & {*report.not_loaded}}
-    given = model, text, config, found.checkpoint, finetuned, absent, batch_size
-    return Loaded(*given, found.settings)
+    return Loaded(model, text, found.checkpoint, finetuned, absent, batch_size, found.settings)
 
 
 # --- Text ----------------------------------------------------------------------------------------

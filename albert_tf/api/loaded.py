@@ -56,15 +56,14 @@ class Loaded:
         self,
         model: Any,
         text: Any,
-        config: AlbertConfig,
         checkpoint: str,
         task: Any,
         absent: set[str],
         batch_size: int,
-        record: Any = None,
+        record: Any,
     ) -> None:
         self.model: Any = model
-        self.config: AlbertConfig = config
+        self.config: AlbertConfig = model.config
         self.checkpoint: str = checkpoint
         self.tokenizer: FullTokenizer = text.tokenizer
         self.max_seq_length: int = text.max_seq_length
@@ -105,17 +104,13 @@ class Loaded:
             if labels is not None:
                 raise UserError("labels are those of model: give save(directory, model, labels)")
             kind = self._task and self._task.kind
-            saving.save(
-                *(directory, self.model, self.config, self._text, kind),
-                task=self._task,
-                record=self._record,
-                absent=self._absent,
-            )
+            more = {"task": self._task, "record": self._record, "absent": self._absent}
+            saving.save(directory, self.model, self._text, kind, **more)
         else:
             if not isinstance(model, ConfiguredModel):
                 raise UserError(f"model must be one of albert_tf.heads. Received: {model!r:.80}")
             kind = saving.kind_of(model, labels)
-            saving.save(directory, model, model.encoder.config, self._text, kind)
+            saving.save(directory, model, self._text, kind)
 
     def embed(
         self,

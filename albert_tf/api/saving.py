@@ -47,13 +47,12 @@ def kind_of(model, labels):
     return FinetunedTask(name, labels and tuple(map(str, labels)), scale)
 
 
-def save(directory, model, config, text, kind, *, task=None, record=None, absent=()):
+def save(directory, model, text, kind, *, task=None, record=None, absent=()):
     """Writes weights, config, vocabulary, task, thresholds and settings of the text.
 
     Args:
         directory: str, a new or empty directory.
         model: AlbertModel, or one of albert_tf.heads.
-        config: AlbertConfig.
         text: TextInput.
         kind: FinetunedTask or None.
         task: tasks.base.Task or None, whose threshold is kept.
@@ -78,7 +77,7 @@ def save(directory, model, config, text, kind, *, task=None, record=None, absent
     lengths = tokenizer.casing | {"max_seq_length": text.max_seq_length}
     settings = run_directory.RunSettings(
         flags=record.flags if record and task else {},
-        config=config.to_dict(),
+        config=model.config.to_dict(),
         text=(record.text if record and task else {}) | lengths,
         vocabulary=run_directory.Vocabulary(flag, path, sha256),
     )
@@ -89,7 +88,7 @@ def save(directory, model, config, text, kind, *, task=None, record=None, absent
     with files.replacing_directory(directory) as temporary:
         folder = run_directory.RunDirectory(temporary)
         writers.write(folder.file(run_directory.BEST), tensors, "tf2")
-        files.write_text(folder.file(CONFIG_FILE), config.to_json_string())
+        files.write_text(folder.file(CONFIG_FILE), model.config.to_json_string())
         with files.writing(folder.file(name)) as file:
             file.write(files.read_bytes(tokenizer.path))
         state.write(folder.file(run_directory.SETTINGS), settings)

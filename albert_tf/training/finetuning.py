@@ -312,7 +312,7 @@ def _export(task, config, options, prefix):
     tokenizer = graph_tokenization.GraphTokenizer(task.text.tokenizer)
     functions = task.served_functions(model, tokenizer, prefix)
     source = evaluation.describe(prefix, task.key_metric)
-    saved_models.export(functions, config, options, task, prefix, source)
+    saved_models.export(functions, options, task, prefix, source)
 
 
 def model_outputs(run, task, splits, batch_size):
