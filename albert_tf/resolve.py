@@ -306,14 +306,19 @@ def _holds(condition, settings):
     return any(_one_holds(text, settings) for text in condition.strip("~").split("|"))
 
 
+def _parsed(text):
+    """Parses one alternative of a condition: (name, list of its values or [], is negated)."""
+    name, _, values = text.replace("!", "").partition("=")
+    return name, values.split(",") if values else [], "!" in text
+
+
 def _one_holds(text, settings):
-    name, is_about_value, values = text.removeprefix("!").partition("=")
-    name, negated = name.removesuffix("!"), "!" in text
-    if name not in settings or (is_about_value and settings[name].value is None):
+    name, values, negated = _parsed(text)
+    if name not in settings or (values and settings[name].value is None):
         return True
     value, origin = settings[name]
-    if is_about_value:
-        return (str(value).lower() in values.split(",")) != negated
+    if values:
+        return (str(value).lower() in values) != negated
     is_given = bool(value) or (value == "" and origin == TYPED)
     return is_given != negated
 
@@ -322,11 +327,10 @@ def _described(condition, settings):
     """A condition that does not hold, for a message."""
     parts = []
     for text in condition.strip("~").split("|"):
-        name, is_about_value, values = text.removeprefix("!").partition("=")
-        name = name.removesuffix("!")
-        if is_about_value:
-            wanted = "" if "!" in text else f"; it is for --{name}={values.replace(',', ' or ')}"
+        name, values, negated = _parsed(text)
+        if values:
+            wanted = "" if negated else f"; it is for --{name}={' or '.join(values)}"
             parts.append(f"with {as_flag(name, settings[name].value)}{wanted}")
         else:
-            parts.append(f"{'with' if '!' in text else 'without'} --{name}")
+            parts.append(f"{'with' if negated else 'without'} --{name}")
     return " or ".join(parts)
