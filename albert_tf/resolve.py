@@ -244,18 +244,15 @@ def contradictions(values, facts, *, key=None, shown=as_flag):
             continue
         ours = _plain(key(name, value) if key else value)
         theirs = _plain(fact.value if fact.key is None else fact.key)
-        if ours == theirs:
-            continue
-        said = shown(name, fact.value) if fact.value is not None else f"no {shown(name)}"
-        if isinstance(theirs, dict):
-            different = [key for key in theirs if ours.get(key) != theirs[key]]
-            if not different:
-                continue
-            value = value if isinstance(value, str) else None
-            said = ", ".join(f"{key}={ours.get(key)} and not {theirs[key]}" for key in different)
-            sentences.append(f"{shown(name, value)} contradicts {fact.where}: it has {said}")
-            continue
-        sentences.append(f"{shown(name, value)} contradicts {fact.where}, which has {said}")
+        if isinstance(theirs, dict):  # of a config: value by name
+            different = [n for n in theirs if ours.get(n) != theirs[n]]
+            said = ", ".join(f"{n}={ours.get(n)} and not {theirs[n]}" for n in different)
+            path = value if isinstance(value, str) else None
+            if different:
+                sentences.append(f"{shown(name, path)} contradicts {fact.where}: it has {said}")
+        elif ours != theirs:
+            said = shown(name, fact.value) if fact.value is not None else f"no {shown(name)}"
+            sentences.append(f"{shown(name, value)} contradicts {fact.where}, which has {said}")
     return sentences
 
 

@@ -428,10 +428,16 @@ class Loaded:
 
     def _listed(self, argument, value, is_single):
         """An argument of `predict` as a list with a value for each example."""
-        if argument == "options":
-            return _several_options(value, is_single)
-        found = value.tolist() if hasattr(value, "tolist") else value
-        if isinstance(found, list | tuple) and found and all(map(self._is_words, found)):
+        are_options = argument == "options"
+        found = [value] if are_options and is_single else value  # a list of str for one question
+        found = found.tolist() if hasattr(found, "tolist") else found
+        is_list = isinstance(found, list | tuple)
+        if are_options and not is_list:
+            raise UserError(
+                "options must be a list of four str for each question. Received: "
+                f"{type(value).__name__} {value!r:.80}"
+            )
+        if are_options or (is_list and found and all(map(self._is_words, found))):
             return found
         return sequences.as_texts(value, argument)
 
@@ -477,18 +483,6 @@ class Loaded:
             self._predictors[key] = Predictor(self._strategy, model)
         self._predictors[key].shows_progress = self.shows_progress
         return self._predictors[key]
-
-
-def _several_options(options, is_single):
-    """The options of each question; for a single question they are given as a list of str."""
-    found = [options] if is_single else options
-    found = found.tolist() if hasattr(found, "tolist") else found
-    if not isinstance(found, list | tuple):
-        raise UserError(
-            "options must be a list of four str for each question. Received: "
-            f"{type(options).__name__} {options!r:.80}"
-        )
-    return found
 
 
 def _embedding(model, of_layers, features, training=False):
