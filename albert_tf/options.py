@@ -498,7 +498,6 @@ class Loop(Optimizer, Clipping, Checkpoints, Memory, Devices):
         warmup_steps: int, updates of the linear warm-up.
         keep_checkpoint_max: int, number of newest checkpoints to keep; None or 0 for all.
         record: run_directory.RunSettings; None without training.
-        source: checkpoints.source.Source of the weights; None if they are random.
         length_buckets: tuple of int, ascending lengths to which batches are cut; or None.
     """
 
@@ -507,7 +506,6 @@ class Loop(Optimizer, Clipping, Checkpoints, Memory, Devices):
     warmup_steps: int = 0
     keep_checkpoint_max: int | None = 5
     record: object = None
-    source: object = None
     length_buckets: tuple | None = None
 
 

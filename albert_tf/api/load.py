@@ -112,7 +112,7 @@ def of_source(found, typed, batch_size, shown):
     text = _text_input(settings, config, found, shown)
     kind = _kind_of(found, settings, shapes, shown)
     finetuned = kind and known.make_task(kind, text, found)
-    parts = name_table.HEAD_NAMES | {"pooler": name_table.POOLER}
+    parts = name_table.PARTS
     if finetuned:
         what = f"fine-tuned for {kind}"
         model = finetuned.make_model(config)

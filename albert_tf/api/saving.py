@@ -81,8 +81,7 @@ def save(directory, model, text, kind, *, task=None, record=None, absent=()):
         text=(record.text if record and task else {}) | lengths,
         vocabulary=run_directory.Vocabulary(flag, path, sha256),
     )
-    parts = name_table.HEAD_NAMES | {"pooler": name_table.POOLER}
-    left_out = {each for part in absent for each in parts[part]}
+    left_out = {each for part in absent for each in name_table.PARTS[part]}
     named = name_table.named_variables(model).items()
     tensors = {name: variable.numpy() for name, variable in named if name not in left_out}
     with files.replacing_directory(directory) as temporary:

@@ -133,6 +133,7 @@ HEAD_NAMES = {part: tuple(row.original for row in rows) for part, rows in _HEADS
 PRETRAINING_HEADS = ("masked_lm", "sentence_order")
 MAPPING_KERNEL = _TABLE["mapping"][0].original
 POOLER = tuple(row.original for row in _TABLE["pooler"])
+PARTS = HEAD_NAMES | {"pooler": POOLER}  # that a checkpoint may lack
 
 
 # --- Variables of a model -----------------------------------------------------------------------

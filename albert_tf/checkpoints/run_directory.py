@@ -112,12 +112,12 @@ def _find_safetensors(path):
     name = os.path.basename(path)
     kinds = {".bin": "pytorch_model.bin", ".h5": "tf_model.h5", ".msgpack": "flax_model.msgpack"}
     name = kinds.get(os.path.splitext(name)[1], name)  # "x.bin" counts as "pytorch_model.bin"
-    if not (path.endswith(".safetensors") or name in _REFUSED) or not _is_file(path):
+    if not _is_file(path):
         return None
-    if path.endswith(".safetensors"):
-        return path
-    kind, remedy = _REFUSED[name]
-    raise UserError(f"{path} {kind}: give {SAFETENSORS}. {remedy}")
+    if name in _REFUSED:
+        kind, remedy = _REFUSED[name]
+        raise UserError(f"{path} {kind}: give {SAFETENSORS}. {remedy}")
+    return path if path.endswith(".safetensors") else None
 
 
 def prefer_best(path):
