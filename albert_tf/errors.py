@@ -52,6 +52,12 @@ def about(what):
         raise UserError(f"{what}: {error}") from error
 
 
+def check_choice(name, value, choices):
+    """Raises UserError if the value of an argument is not among some choices, which are str."""
+    if value not in [*choices]:
+        raise UserError(f"{name} must be one of {', '.join(choices)}. Received: {value!r}")
+
+
 class CalledElsewhere:
     """An attribute that other libraries have and this class lacks; the error names ours.
 

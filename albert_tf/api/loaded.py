@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from albert_tf.api import masked_text, saving, scoring
 from albert_tf.config import AlbertConfig
-from albert_tf.errors import CalledElsewhere, UserError
+from albert_tf.errors import CalledElsewhere, UserError, check_choice
 from albert_tf.model.keras_model import ConfiguredModel
 from albert_tf.options import NUM_SPECIALS_OF_ONE, OF_WORDS, SCORE_METHODS
 from albert_tf.records import input_pipeline
@@ -135,8 +135,7 @@ class Loaded:
         Raises:
             UserError: an argument is invalid, or the checkpoint has no pooler for "pooled".
         """
-        if pooling not in POOLINGS:
-            raise UserError(f"pooling must be one of {', '.join(POOLINGS)}. Received: {pooling!r}")
+        check_choice("pooling", pooling, POOLINGS)
         if pooling == "pooled" and not self.has_pooler:
             raise UserError(f'{self.checkpoint} has no pooler: give pooling="mean"')
         keeps_ends = getattr(self._task, "long_texts", "head") == "head_tail"
@@ -224,10 +223,7 @@ class Loaded:
                 `max_seq_length`.
         """
         self.check_head("masked_lm", "score")
-        if method not in SCORE_METHODS:
-            raise UserError(
-                f"method must be one of {', '.join(SCORE_METHODS)}. Received: {method!r}"
-            )
+        check_choice("method", method, SCORE_METHODS)
         pieces = scoring.pieces_of(
             self.tokenizer, sequences.as_texts(texts), self.max_seq_length, places
         )

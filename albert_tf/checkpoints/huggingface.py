@@ -15,7 +15,7 @@ from absl import logging
 from albert_tf import files
 from albert_tf.checkpoints import name_table, run_directory
 from albert_tf.config import AlbertConfig
-from albert_tf.errors import UserError
+from albert_tf.errors import UserError, check_choice
 
 CONFIG = "config.json"
 _BASE = "albert."  # prefix of the encoder's variables; absent in files of only the encoder
@@ -144,8 +144,7 @@ def _our_activation(theirs):
         )
         return "gelu"
     ours = {value: key for key, value in _ACTIVATIONS.items()} | {"gelu_pytorch_tanh": "gelu"}
-    if not isinstance(theirs, str) or theirs not in ours:
-        raise UserError(f"hidden_act must be one of {', '.join(ours)}. Received: {theirs!r}")
+    check_choice("hidden_act", theirs, ours)
     return ours[theirs]
 
 

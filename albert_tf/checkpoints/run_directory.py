@@ -15,7 +15,7 @@ from tensorflow.python.training.checkpoint_state_pb2 import CheckpointState  # i
 
 from albert_tf import files, models, options, state
 from albert_tf.config import AlbertConfig
-from albert_tf.errors import UserError
+from albert_tf.errors import UserError, check_choice
 
 BEST = "model.ckpt-best"
 SAFETENSORS = "model.safetensors"
@@ -288,8 +288,7 @@ class Vocabulary:
     sha256: str
 
     def __post_init__(self):
-        if self.flag not in VOCABULARY_FLAGS:
-            raise UserError(f"flag must be one of {', '.join(VOCABULARY_FLAGS)}")
+        check_choice("flag", self.flag, VOCABULARY_FLAGS)
 
     def is_file(self, path):
         """Whether a file exists and is this vocabulary."""
