@@ -21,12 +21,14 @@ class Model(NamedTuple):
 
     Attributes:
         source: source.Source of --albert_directory, with the checkpoint.
+        folder: run_directory.RunDirectory of the checkpoint.
         config: AlbertConfig to write; it has the number of pieces of a new vocabulary.
         tokenizer: FullTokenizer with the vocabulary to write; None if none is written.
         change: vocabulary_change.Change of the weights to these pieces; None to keep the pieces.
     """
 
     source: object
+    folder: object
     config: AlbertConfig
     tokenizer: object
     change: object
@@ -72,7 +74,7 @@ def find_model(given):
     Raises:
         UserError: a part is missing, does not fit the others, or cannot be written in this form.
     """
-    from albert_tf.checkpoints import huggingface, source
+    from albert_tf.checkpoints import huggingface, run_directory, source
     from albert_tf.cli import model_flags
     from albert_tf.publish import vocabulary_change
     from albert_tf.text import tokenization
@@ -81,6 +83,7 @@ def find_model(given):
     checkpoint = flag_groups.exported_checkpoint(given)
     checkpoint = source.find(checkpoint, takes_exports=not is_for_transformers).checkpoint
     found = source.Source(given.albert_directory, checkpoint)
+    folder = run_directory.RunDirectory(os.path.dirname(checkpoint))
     config = found.read_config()
     if is_for_transformers:
         with about("--export_format=hf"):
@@ -89,19 +92,19 @@ def find_model(given):
     if old:
         config.check_vocabulary(old)
     if not path:
-        return Model(found, config, old, None)
+        return Model(found, folder, config, old, None)
     with about(f"--new_vocabulary={path}"):
         new = tokenization.FullTokenizer(**{source.vocabulary_flag(path): path}, **old.casing)
         change = vocabulary_change.compare(old, new)
     written = dataclasses.replace(config, vocab_size=new.vocab_size)
-    return Model(found, written, new, change)
+    return Model(found, folder, written, new, change)
 
 
 def read_weights(model):
     """The weights of a Model; prints the names that are left out and how pieces change."""
     import numpy as np
 
-    from albert_tf.checkpoints import loading, name_table, run_directory
+    from albert_tf.checkpoints import loading, name_table
     from albert_tf.model import heads
     from albert_tf.publish import vocabulary_change
 
@@ -112,7 +115,7 @@ def read_weights(model):
         print(f"  absent, so not written: {', '.join(report.missing)}")
     if report.unused_weights:
         print(f"  not of an ALBERT model, so left out: {', '.join(report.unused_weights)}")
-    task = run_directory.RunDirectory(os.path.dirname(model.source.checkpoint)).task
+    task = model.folder.task
     if task and task.scale:  # other readers know no scale
         weights, bias = name_table.HEAD_NAMES["classifier"]
         means, deviations = np.array(task.scale, np.float32)
@@ -129,14 +132,13 @@ def read_weights(model):
     return vocabulary_change.apply(tensors, change)
 
 
-def task_files(checkpoint):
+def task_files(folder):
     """Files next to a fine-tuned checkpoint, its task and threshold: name -> text, or ""."""
     from albert_tf import files, state
     from albert_tf.checkpoints import run_directory
     from albert_tf.tasks import multi_label
     from albert_tf.tasks.squad import squad
 
-    folder = run_directory.RunDirectory(os.path.dirname(checkpoint))
     names = (run_directory.TASK, multi_label.LabelThreshold.FILE)
     # It may be in run.json, as a flag of the training, which is not written.
     threshold = squad.threshold_of(folder)
@@ -164,7 +166,7 @@ def export_checkpoint(given, model):
     prefix = given.export_path
     directory = os.path.dirname(prefix)
     path = os.path.join(directory, CONFIG_FILE)
-    extra = task_files(model.source.checkpoint)
+    extra = task_files(model.folder)
     extra = {os.path.join(directory, name): text for name, text in extra.items()}
     others = [name for name, text in extra.items() if files.read_text(name) not in ("", text)]
     if tf.io.gfile.exists(path) and AlbertConfig.from_json_file(path) != model.config:
@@ -205,7 +207,7 @@ def export_to_transformers(given, model):
     from albert_tf.publish import cards, transformers_tokenizer
 
     config, tokenizer = model.config, model.tokenizer
-    head = run_directory.RunDirectory(os.path.dirname(model.source.checkpoint)).task
+    head = model.folder.task
     shapes = readers.open_reader(model.source.checkpoint).shapes
     architecture, outputs = huggingface.architecture_of(shapes, config.hidden_size, head)
     has_masked_lm = architecture in huggingface.WITH_MASKED_LM
@@ -218,7 +220,7 @@ def export_to_transformers(given, model):
     with files.replacing_directory(given.export_path) as directory:
         dtype = np.float16 if given.dtype == "fp16" else np.float32
         written = huggingface.write(directory, their_config, tensors, vocabulary, dtype)
-        for name, text in task_files(model.source.checkpoint).items():
+        for name, text in task_files(model.folder).items():
             if text and name != run_directory.THRESHOLD:  # of a head that transformers lacks
                 files.write_text(os.path.join(directory, name), text)
         card = cards.card(
