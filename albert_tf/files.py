@@ -195,28 +195,31 @@ def json_bytes(values):
     return (json.dumps(values, indent=2, sort_keys=True) + "\n").encode("utf-8")
 
 
+@contextlib.contextmanager
+def reading(path):
+    """Context that turns errors of reading a file into a UserError that names it."""
+    try:
+        yield
+    except tf.errors.OpError as error:
+        raise UserError(f"cannot read {path}: {error.message}") from error
+
+
 def read_bytes(path):
     """Reads a file.
 
     Raises:
         UserError: the file cannot be read; the message names it.
     """
-    try:
-        with tf.io.gfile.GFile(path, "rb") as file:
-            return file.read()
-    except tf.errors.OpError as error:
-        raise UserError(f"cannot read {path}: {error.message}") from error
+    with reading(path), tf.io.gfile.GFile(path, "rb") as file:
+        return file.read()
 
 
 def sha256(path):
     """SHA-256 hash of a file, in hexadecimal digits; errors are as of `read_bytes`."""
     content = hashlib.sha256()
-    try:
-        with tf.io.gfile.GFile(path, "rb") as file:
-            while block := file.read(_HASHED_TOGETHER):
-                content.update(block)
-    except tf.errors.OpError as error:
-        raise UserError(f"cannot read {path}: {error.message}") from error
+    with reading(path), tf.io.gfile.GFile(path, "rb") as file:
+        while block := file.read(_HASHED_TOGETHER):
+            content.update(block)
     return content.hexdigest()
 
 

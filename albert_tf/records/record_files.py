@@ -128,10 +128,8 @@ def _index_of(path, sizes):
 
 def state(path):
     """Size and modification time of a file, to detect changes."""
-    try:
+    with files.reading(path):
         found = tf.io.gfile.stat(path)
-    except tf.errors.OpError as error:
-        raise UserError(f"cannot read {path}: {error.message}") from error
     return {"size": found.length, "mtime_nsec": found.mtime_nsec}
 
 
