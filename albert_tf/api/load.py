@@ -69,14 +69,12 @@ def load(
             "config must be an AlbertConfig, such as AlbertConfig.from_json_file(path) returns. "
             f"Received: {config!r:.80}"
         )
-    paths = {"path": path, "spm_model_file": spm_model_file or "", "vocab_file": vocab_file or ""}
-    for name, given in paths.items():
+    vocabularies = {"spm_model_file": spm_model_file or "", "vocab_file": vocab_file or ""}
+    for name, given in ({"path": path} | vocabularies).items():
         if not isinstance(given, str | os.PathLike):
             raise UserError(f"{name} must be a str or a pathlib.Path. Received: {given!r:.80}")
         options.check_path(name, os.fspath(given))
-    given = dict(
-        spm_model_file=spm_model_file and os.fspath(spm_model_file),
-        vocab_file=vocab_file and os.fspath(vocab_file),
+    given = {name: os.fspath(given) for name, given in vocabularies.items()} | dict(
         do_lower_case=do_lower_case,
         strip_accents=strip_accents,
         albert_config_file=config,
