@@ -206,9 +206,9 @@ def _kind_of(found, settings, shapes, shown):
         if labels is None:
             labels = huggingface.read_labels(found.directory) or tuple(map(str, range(weights[0])))
         kind = run_directory.FinetunedTask(task or "tsv", labels)
-    if known.num_outputs(kind) != weights[0]:
+    if kind.num_outputs != weights[0]:
         raise UserError(
-            f"{found.checkpoint} has {weights[0]} outputs, but {known.num_outputs(kind)} belong to "
+            f"{found.checkpoint} has {weights[0]} outputs, but {kind.num_outputs} belong to "
             f"{shown('task_name', kind.task_name)} with labels={kind.labels and list(kind.labels)}"
         )
     return kind

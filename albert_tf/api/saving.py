@@ -36,15 +36,15 @@ def kind_of(model, labels):
         return None
     if name == race.RaceTask.name:
         return FinetunedTask(name, race.labels_of(model.choices))
-    outputs = model.classifier.bias.shape[0]
-    scale = getattr(model, "scale", None)
-    if len(labels or (scale or [("score",)])[0]) != outputs:
+    outputs, scale = model.classifier.bias.shape[0], getattr(model, "scale", None)
+    labels = None if labels is None else tuple(map(str, labels))
+    kind = FinetunedTask(name, labels, scale and tuple(map(tuple, scale)))
+    if kind.num_outputs != outputs:
         raise UserError(
             f"the model has {outputs} outputs: give the label of each as labels=[...]. Received: "
             f"{labels and list(labels)}"
         )
-    scale = scale and tuple(map(tuple, scale))
-    return FinetunedTask(name, labels and tuple(map(str, labels)), scale)
+    return kind
 
 
 def save(directory, model, text, kind, *, task=None, record=None, absent=()):

@@ -240,14 +240,12 @@ def architecture_of(shapes, hidden_size, head=None):
             'finetuned_task.json next to the checkpoint with {"task_name": "sts-b", "labels": '
             'null}, or {"task_name": "race", "labels": ["A", "B", "C", "D"]}'
         )
-    is_choice = architecture == MULTIPLE_CHOICE
+    if head is not None and count != head.num_outputs:
+        raise UserError(f"{names[0]} has {count} outputs, which do not fit {head}")
+    if architecture == MULTIPLE_CHOICE:
+        return architecture, {}
     is_regression = head is not None and head.labels is None
     labels = head.labels if head and head.labels else _default_labels(count)
-    scores = len(head.scale[0]) if head and head.scale else 1
-    if count != (1 if is_choice else scores if is_regression else len(labels)):
-        raise UserError(f"{names[0]} has {count} outputs, which do not fit {head}")
-    if is_choice:
-        return architecture, {}
     classes = {
         "id2label": {str(number): label for number, label in enumerate(labels)},
         "label2id": {label: number for number, label in enumerate(labels)},

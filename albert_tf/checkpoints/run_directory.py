@@ -352,6 +352,13 @@ class FinetunedTask:
     labels: tuple[str, ...] | None
     scale: tuple[tuple[float, ...], ...] | None = None
 
+    @property
+    def num_outputs(self):
+        """Outputs of the classifier (int)."""
+        if self.labels is None:
+            return len(self.scale[0]) if self.scale else 1
+        return 1 if self.task_name == "race" else len(self.labels)  # which scores each option
+
     def __str__(self):
         if self.labels == ():
             return self.task_name
