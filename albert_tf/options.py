@@ -1006,26 +1006,20 @@ class Instances(NGrams, heading="Pairs and masks"):
         "Cut lines (or sentences) with more tokens than this into parts, which are then treated "
         "like lines: for text without ends of sentences. 0 cuts none; with --sentence_pairs=none, "
         "all lines are cut that are longer than an instance.")
-    line_overlap: int = option(0, low=0, help=
+    line_overlap: int = option(0, low=0, read_by="sentence_pairs=none", help=
         "With --sentence_pairs=none: number of tokens that a part of a line has in common with the "
         "part before it.")
 
     def __post_init__(self):
         super().__post_init__()
-        if self.random_next_sentence and self.sentence_pairs == "none":
-            raise UserError(
-                "--random_next_sentence is --sentence_pairs=next, and not none: "
-                "leave one of them out")
-        if self.pairs != "none" and self.line_overlap:
-            raise UserError(
-                f"--line_overlap={self.line_overlap} is for --sentence_pairs=none: two segments of "
-                "an instance must not have tokens in common")
+        if self.pairs != "none":
+            return
         room = self.max_seq_length - NUM_SPECIALS_OF_ONE
-        if self.pairs == "none" and self.max_line_length > room:
+        if self.max_line_length > room:
             raise UserError(
                 f"--max_line_length={self.max_line_length} must be at most {room}, the tokens of "
                 f"an instance of --max_seq_length={self.max_seq_length}")
-        if self.line_overlap and self.line_overlap >= self.longest_line:
+        if self.line_overlap >= self.longest_line:
             raise UserError(
                 f"--line_overlap={self.line_overlap} must be below {self.longest_line}, the tokens "
                 "of a part of a line")

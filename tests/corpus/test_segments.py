@@ -126,9 +126,6 @@ def test_an_instance_of_one_segment():
 @pytest.mark.parametrize(
     ("given", "named"),
     [
-        ({"random_next_sentence": True, **NONE}, "--random_next_sentence ... none"),
-        ({"line_overlap": 3}, "--line_overlap=3 ... --sentence_pairs=none"),
-        ({"line_overlap": 3, "max_line_length": 9}, "--line_overlap=3 ... --sentence_pairs=none"),
         ({"max_line_length": 31, **NONE}, "--max_line_length=31 ... 30"),
         ({"line_overlap": 30, **NONE}, "--line_overlap=30 ... 30"),
         ({"line_overlap": 5, "max_line_length": 5, **NONE}, "--line_overlap=5 ... 5"),
