@@ -327,11 +327,6 @@ def check_race_lengths(max_seq_length, max_qa_length):
 def check_windows(max_seq_length, doc_stride):
     """Raises UserError if no window of a paragraph fits, or there are gaps between windows."""
     widest = max_seq_length - NUM_SPECIALS
-    if widest < 1:
-        raise UserError(
-            f"--max_seq_length={max_seq_length} leaves no room: a sequence holds "
-            f"{NUM_SPECIALS} special tokens, the question and a window of the paragraph"
-        )
     if not 1 <= doc_stride <= widest:
         raise UserError(
             f"--doc_stride={doc_stride} must lie between 1 and {widest}, the widest "
@@ -550,7 +545,9 @@ class FineTunedModel(Options, heading="Model and text"):
         "Local directory of a hub module, of TensorFlow 1 or 2, instead of "
         "--albert_config_file, --init_checkpoint, --spm_model_file, --vocab_file and "
         "--do_lower_case.")
-    max_seq_length: int = option(512, on_record="equal", fits="max_position_embeddings", help=
+    # a token of each of two texts
+    max_seq_length: int = option(512, low=NUM_SPECIALS + 2,
+        on_record="equal", fits="max_position_embeddings", help=
         "Maximum length of a sequence, in tokens. If the model has fewer positions, the default is "
         "their number.")
     do_lower_case: bool = option(True, "Lower-case the text, as the released models need.",
