@@ -268,16 +268,13 @@ def agreed(rows, typed, all_facts):
             first = merged.setdefault(name, fact)
             rule = rows[name].columns["on_record"] if name in rows else "free"
             decides = rule == "equal" or (rule == "follow" and name not in typed)
-            if not decides:
-                continue
             ours = first.value if first.key is None else first.key
-            if not contradictions({name: ours}, {name: fact}):
-                continue
-            remedy = "models of an ensemble must agree" if rule == "equal" else f"give --{name}"
-            raise UserError(
-                f"{first.where} has {as_flag(name, first.value)} and {fact.where} "
-                f"{as_flag(name, fact.value)}: {remedy}"
-            )
+            if decides and contradictions({name: ours}, {name: fact}):
+                remedy = "models of an ensemble must agree" if rule == "equal" else f"give --{name}"
+                raise UserError(
+                    f"{first.where} has {as_flag(name, first.value)} and {fact.where} "
+                    f"{as_flag(name, fact.value)}: {remedy}"
+                )
     return merged
 
 
