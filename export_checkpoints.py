@@ -125,9 +125,8 @@ def read_weights(model):
     if change is None:
         return tensors
     print(
-        f"Pieces: {len(change.copied)} copied, {len(change.new)} new from the mean of their parts, "
-        f"{len(change.without_parts)} new from the mean of all pieces, {len(change.dropped)} "
-        "dropped"
+        f"Pieces: {change.copied} copied, {change.new} new from the mean of their parts, "
+        f"{change.without_parts} new from the mean of all pieces, {change.dropped} dropped"
     )
     return vocabulary_change.apply(tensors, change)
 
