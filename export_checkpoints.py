@@ -8,11 +8,30 @@ python export_checkpoints.py \
 import dataclasses
 import itertools
 import os
+from typing import NamedTuple
 
 from albert_tf import options
 from albert_tf.cli import flag_groups, launch
 from albert_tf.config import CONFIG_FILE, AlbertConfig
-from albert_tf.errors import UserError
+from albert_tf.errors import UserError, about
+
+
+class Model(NamedTuple):
+    """The model to write.
+
+    Attributes:
+        source: source.Source of --albert_directory, with the checkpoint.
+        folder: run_directory.RunDirectory of the checkpoint.
+        config: AlbertConfig to write; it has the number of pieces of a new vocabulary.
+        tokenizer: FullTokenizer with the vocabulary to write; None if none is written.
+        change: vocabulary_change.Change of the weights to these pieces; None to keep the pieces.
+    """
+
+    source: object
+    folder: object
+    config: AlbertConfig
+    tokenizer: object
+    change: object
 
 
 def define_flags():
@@ -31,81 +50,94 @@ def check_flags(given):
     flag_groups.check_albert_directory(given)
 
 
-def read_weights(given, config, checkpoint, new_tokenizer=None):
-    """The weights of a checkpoint; prints the names that are left out and how pieces change.
+def check_prefix(prefix):
+    """Raises UserError if --export_path cannot be written as a checkpoint."""
+    import tensorflow as tf
 
-    Args:
-        given: resolve.Resolved.
-        config: AlbertConfig of the checkpoint.
-        checkpoint: str.
-        new_tokenizer: FullTokenizer of --new_vocabulary; None to keep the pieces.
+    from albert_tf import files
+    from albert_tf.checkpoints import run_directory
+
+    directory, name = os.path.split(prefix)
+    if not name or tf.io.gfile.isdir(prefix) or "[" in name:
+        raise UserError(
+            f"--export_path={prefix} is not the prefix of a checkpoint: give one such as "
+            "DIR/model.ckpt-best"
+        )
+    if run_directory.exists(prefix):
+        raise UserError(f"--export_path={prefix} exists already. Choose another name")
+    files.check_writable(directory or ".", "export_path")
+
+
+def find_model(given):
+    """The Model of --albert_directory, with the pieces of --new_vocabulary.
+
+    Raises:
+        UserError: a part is missing, does not fit the others, or cannot be written in this form.
     """
+    from albert_tf.checkpoints import huggingface, run_directory, source
+    from albert_tf.cli import model_flags
+    from albert_tf.publish import vocabulary_change
+    from albert_tf.text import tokenization
+
+    path, is_for_transformers = given.new_vocabulary, given.export_format == "hf"
+    checkpoint = flag_groups.exported_checkpoint(given)
+    checkpoint = source.find(checkpoint, takes_exports=not is_for_transformers).checkpoint
+    found = source.Source(given.albert_directory, checkpoint)
+    folder = run_directory.RunDirectory(os.path.dirname(checkpoint))
+    config = found.read_config()
+    if is_for_transformers:
+        with about("--export_format=hf"):
+            huggingface.check_expressible(config)
+    old = model_flags.directory_tokenizer(given) if is_for_transformers or path else None
+    if old:
+        config.check_vocabulary(old)
+    if not path:
+        return Model(found, folder, config, old, None)
+    with about(f"--new_vocabulary={path}"):
+        new = tokenization.FullTokenizer(**{source.vocabulary_flag(path): path}, **old.casing)
+        change = vocabulary_change.compare(old, new)
+    written = dataclasses.replace(config, vocab_size=new.vocab_size)
+    return Model(found, folder, written, new, change)
+
+
+def read_weights(model):
+    """The weights of a Model; prints the names that are left out and how pieces change."""
     import numpy as np
 
-    from albert_tf.checkpoints import loading, name_table, run_directory
-    from albert_tf.cli import model_flags
+    from albert_tf.checkpoints import loading, name_table
     from albert_tf.model import heads
     from albert_tf.publish import vocabulary_change
 
-    change = None
-    if new_tokenizer:
-        try:
-            change = vocabulary_change.compare(
-                model_flags.directory_tokenizer(given), new_tokenizer
-            )
-        except UserError as error:
-            raise UserError(f"--new_vocabulary={new_tokenizer.path}: {error}") from error
-    named = name_table.named_variables(heads.PretrainingModel(config))
-    tensors, report = loading.read_weights(checkpoint, named)
+    named = name_table.named_variables(heads.PretrainingModel(model.source.read_config()))
+    tensors, report = loading.read_weights(model.source.checkpoint, named)
     print(f"Read {len(tensors)} variables from {report.prefix}")
     if report.missing:
         print(f"  absent, so not written: {', '.join(report.missing)}")
     if report.unused_weights:
         print(f"  not of an ALBERT model, so left out: {', '.join(report.unused_weights)}")
-    task = run_directory.RunDirectory(os.path.dirname(checkpoint)).task
+    task = model.folder.task
     if task and task.scale:  # other readers know no scale
         weights, bias = name_table.HEAD_NAMES["classifier"]
         means, deviations = np.array(task.scale, np.float32)
         tensors[weights] = tensors[weights] * deviations[:, np.newaxis]
         tensors[bias] = tensors[bias] * deviations + means
+    change = model.change
     if change is None:
         return tensors
     print(
-        f"Pieces: {len(change.copied)} copied, {len(change.new)} new from the mean of their parts, "
-        f"{len(change.without_parts)} new from the mean of all pieces, {len(change.dropped)} "
-        "dropped"
+        f"Pieces: {change.copied} copied, {change.new} new from the mean of their parts, "
+        f"{change.without_parts} new from the mean of all pieces, {change.dropped} dropped"
     )
     return vocabulary_change.apply(tensors, change)
 
 
-def read_new_vocabulary(given, config):
-    """The FullTokenizer with --new_vocabulary and the casing of the model."""
-    from albert_tf.checkpoints import source
-    from albert_tf.cli import model_flags
-    from albert_tf.text import tokenization
-
-    old = model_flags.directory_tokenizer(given)
-    config.check_vocabulary(old)
-    path = given.new_vocabulary
-    try:
-        return tokenization.FullTokenizer(**{source.vocabulary_flag(path): path}, **old.casing)
-    except UserError as error:
-        raise UserError(f"--new_vocabulary={path}: {error}") from error
-
-
-def with_pieces_of(tokenizer, config):
-    """The config for the pieces of a FullTokenizer, or as it is for None."""
-    return dataclasses.replace(config, vocab_size=tokenizer.vocab_size) if tokenizer else config
-
-
-def task_files(checkpoint):
+def task_files(folder):
     """Files next to a fine-tuned checkpoint, its task and threshold: name -> text, or ""."""
     from albert_tf import files, state
     from albert_tf.checkpoints import run_directory
     from albert_tf.tasks import multi_label
     from albert_tf.tasks.squad import squad
 
-    folder = run_directory.RunDirectory(os.path.dirname(checkpoint))
     names = (run_directory.TASK, multi_label.LabelThreshold.FILE)
     # It may be in run.json, as a flag of the training, which is not written.
     threshold = squad.threshold_of(folder)
@@ -117,37 +149,29 @@ def task_files(checkpoint):
     return found | {run_directory.THRESHOLD: state.text(threshold) if threshold else ""}
 
 
-def export_checkpoint(given, config, checkpoint, new_tokenizer=None):
+def export_checkpoint(given, model):
     """Writes --export_path as a checkpoint, with the config, task and threshold next to it.
 
     A new vocabulary is written there too.
 
     Raises:
-        UserError: it cannot be written there, or one of these files is there and differs.
+        UserError: one of these files is there and differs.
     """
     import tensorflow as tf
 
     from albert_tf import files
-    from albert_tf.checkpoints import name_table, run_directory, source, writers
+    from albert_tf.checkpoints import name_table, source, writers
 
     prefix = given.export_path
-    directory, name = os.path.split(prefix)
-    if not name or tf.io.gfile.isdir(prefix) or "[" in name:
-        raise UserError(
-            f"--export_path={prefix} is not the prefix of a checkpoint: give one such as "
-            "DIR/model.ckpt-best"
-        )
-    if run_directory.exists(prefix):
-        raise UserError(f"--export_path={prefix} exists already. Choose another name")
-    files.check_writable(directory or ".", "export_path")
+    directory = os.path.dirname(prefix)
     path = os.path.join(directory, CONFIG_FILE)
-    extra = {os.path.join(directory, name): text for name, text in task_files(checkpoint).items()}
+    extra = task_files(model.folder)
+    extra = {os.path.join(directory, name): text for name, text in extra.items()}
     others = [name for name, text in extra.items() if files.read_text(name) not in ("", text)]
-    written = with_pieces_of(new_tokenizer, config)
-    if tf.io.gfile.exists(path) and AlbertConfig.from_json_file(path) != written:
+    if tf.io.gfile.exists(path) and AlbertConfig.from_json_file(path) != model.config:
         others.append(path)
-    vocabulary = new_tokenizer and files.read_bytes(new_tokenizer.path)
-    if new_tokenizer:
+    vocabulary = model.tokenizer and files.read_bytes(model.tokenizer.path)
+    if vocabulary:
         found = itertools.chain.from_iterable(source.Source(directory).vocabularies())
         others += [path for path in found if files.read_bytes(path) != vocabulary]
     if others:
@@ -155,12 +179,12 @@ def export_checkpoint(given, config, checkpoint, new_tokenizer=None):
             f"--export_path={prefix}: {others[0]} belongs to another model. Choose another "
             "directory"
         )
-    tensors = read_weights(given, config, checkpoint, new_tokenizer)
+    tensors = read_weights(model)
     writers.write(prefix, tensors, given.export_format)
     if not tf.io.gfile.exists(path):
-        extra[path] = written.to_json_string()
+        extra[path] = model.config.to_json_string()
     if vocabulary:
-        name = "spiece.model" if new_tokenizer.is_sentencepiece else "vocab.txt"
+        name = "spiece.model" if model.tokenizer.is_sentencepiece else "vocab.txt"
         with files.writing(os.path.join(directory, name)) as file:
             file.write(vocabulary)
     for name, text in extra.items():
@@ -169,68 +193,40 @@ def export_checkpoint(given, config, checkpoint, new_tokenizer=None):
     print(f"Wrote {len(tensors)} variables and {name_table.GLOBAL_STEP} 0 to {prefix}")
 
 
-def read_tokenizer(given, config, has_masked_lm, new_tokenizer=None):
-    """The vocabulary of the model, as ids and files of transformers.
-
-    Args:
-        given: resolve.Resolved.
-        config: AlbertConfig.
-        has_masked_lm: bool, whether the model has a masked-LM head.
-        new_tokenizer: FullTokenizer of --new_vocabulary; None for the one in --albert_directory.
-
-    Returns:
-        (dict of the special ids of their config, dict of file name -> bytes).
+def export_to_transformers(given, model):
+    """Writes --export_path as a directory of the transformers library.
 
     Raises:
-        UserError: there is none, it is of another model, or transformers has no such tokenizer.
+        UserError: transformers has no such head or tokenizer.
     """
-    from albert_tf.checkpoints import source
-    from albert_tf.cli import model_flags
-    from albert_tf.publish import transformers_tokenizer
-
-    tokenizer = new_tokenizer or model_flags.directory_tokenizer(given)
-    config.check_vocabulary(tokenizer)
-    ids = transformers_tokenizer.ids_for_config(tokenizer)
-    length = source.Source(given.albert_directory).recorded("max_seq_length")
-    length = length or config.max_position_embeddings
-    try:
-        return ids, transformers_tokenizer.tokenizer_files(tokenizer, length, has_masked_lm)
-    except UserError as error:
-        raise UserError(f"--export_format=hf: {tokenizer.path}: {error}") from error
-
-
-def export_to_transformers(given, config, checkpoint, new_tokenizer=None):
-    """Writes --export_path as a directory of the transformers library."""
     import numpy as np
 
     from albert_tf import files
-    from albert_tf.checkpoints import huggingface, readers, run_directory, source
-    from albert_tf.publish import cards, saved_models
+    from albert_tf.checkpoints import huggingface, readers, run_directory
+    from albert_tf.publish import cards, transformers_tokenizer
 
-    try:
-        huggingface.check_expressible(config)
-    except UserError as error:
-        raise UserError(f"--export_format=hf: {error}") from error
-    saved_models.check_export_path(given.export_path)
-    head = run_directory.RunDirectory(os.path.dirname(checkpoint)).task
-    shapes = readers.open_reader(checkpoint).shapes
+    config, tokenizer = model.config, model.tokenizer
+    head = model.folder.task
+    shapes = readers.open_reader(model.source.checkpoint).shapes
     architecture, outputs = huggingface.architecture_of(shapes, config.hidden_size, head)
-    written_config = with_pieces_of(new_tokenizer, config)
     has_masked_lm = architecture in huggingface.WITH_MASKED_LM
-    ids, tokenizer_files = read_tokenizer(given, written_config, has_masked_lm, new_tokenizer)
-    their_config = huggingface.to_their_config(written_config, architecture, ids, outputs)
-    tensors = read_weights(given, config, checkpoint, new_tokenizer)
+    length = model.source.recorded("max_seq_length") or config.max_position_embeddings
+    with about(f"--export_format=hf: {tokenizer.path}"):
+        vocabulary = transformers_tokenizer.tokenizer_files(tokenizer, length, has_masked_lm)
+    ids = transformers_tokenizer.ids_for_config(tokenizer)
+    their_config = huggingface.to_their_config(config, architecture, ids, outputs)
+    tensors = read_weights(model)
     with files.replacing_directory(given.export_path) as directory:
         dtype = np.float16 if given.dtype == "fp16" else np.float32
-        written = huggingface.write(directory, their_config, tensors, tokenizer_files, dtype)
-        for name, text in task_files(checkpoint).items():
+        written = huggingface.write(directory, their_config, tensors, vocabulary, dtype)
+        for name, text in task_files(model.folder).items():
             if text and name != run_directory.THRESHOLD:  # of a head that transformers lacks
                 files.write_text(os.path.join(directory, name), text)
         card = cards.card(
             "transformers_card.md",
-            checkpoint,
+            model.source.checkpoint,
             given.card_file,
-            **dataclasses.asdict(written_config),
+            **dataclasses.asdict(config),
             architecture=architecture,
             example=cards.transformers_example(architecture),
             parameters=f"{sum(tensors[name].size for name in written):,}",
@@ -241,8 +237,8 @@ def export_to_transformers(given, config, checkpoint, new_tokenizer=None):
     left_out = [name for name in tensors if name not in written]
     if left_out:
         print(f"  {architecture} has no place for: {', '.join(left_out)}")
-    record = source.Source(given.albert_directory).settings
-    long_texts = record.flags.get("long_texts", "head") if record else "head"
+    settings = model.source.settings
+    long_texts = settings.flags.get("long_texts", "head") if settings else "head"
     if long_texts != "head":
         print(f"  --long_texts={long_texts} is not kept: transformers cuts the end of long texts")
     print(f"Wrote {len(written)} variables as {architecture} to {given.export_path}")
@@ -252,15 +248,14 @@ def main(given):
     """Reads flags, checks them and the input, then writes."""
     check_flags(given)
 
-    from albert_tf.checkpoints import source
+    from albert_tf.publish import saved_models
 
-    config = source.Source(given.albert_directory).read_config()
-    is_for_transformers = given.export_format == "hf"
-    path = flag_groups.exported_checkpoint(given)
-    checkpoint = source.find(path, takes_exports=not is_for_transformers).checkpoint
-    export = export_to_transformers if is_for_transformers else export_checkpoint
-    new_tokenizer = read_new_vocabulary(given, config) if given.new_vocabulary else None
-    export(given, config, checkpoint, new_tokenizer)
+    if given.export_format == "hf":
+        saved_models.check_export_path(given.export_path)
+        export_to_transformers(given, find_model(given))
+    else:
+        check_prefix(given.export_path)
+        export_checkpoint(given, find_model(given))
 
 
 def run():

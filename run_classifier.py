@@ -22,7 +22,6 @@ def checked(given):
     if given.multi_label and (given.task_name or "tsv").lower() == "tsv":
         given = given.with_typed(task_name=options.MULTI_LABEL)
     flag_groups.check_run(given, "export_dir", "text_column")
-    options.check_pair_length(given.max_seq_length)
     labels = given.labels or ()
     if any("\t" in label or "\n" in label for label in labels):
         raise UserError(f"--labels={labels}: a column's values hold no tabs and no line ends")

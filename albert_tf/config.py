@@ -10,7 +10,7 @@ from typing import Any
 
 from absl import logging
 
-from albert_tf.errors import CalledElsewhere, UserError, parse_json
+from albert_tf.errors import CalledElsewhere, UserError, about, check_choice, parse_json
 
 CONFIG_FILE = "albert_config.json"
 LABELS_FILE = "labels.txt"  # next to it in an export: the names of the classes, one per line
@@ -131,11 +131,7 @@ class AlbertConfig:
                 f"hidden_act must be one of {', '.join(a for a in ACTIVATIONS if a)}. "
                 f"Received: {self.hidden_act!r}"
             )
-        if self.parameter_sharing not in PARAMETER_SHARING:
-            raise UserError(
-                f"parameter_sharing must be one of {', '.join(PARAMETER_SHARING)}. "
-                f"Received: {self.parameter_sharing!r}"
-            )
+        check_choice("parameter_sharing", self.parameter_sharing, PARAMETER_SHARING)
 
     def _check_total(self):
         blocks = self.num_hidden_layers * self.inner_group_num
@@ -263,10 +259,8 @@ class AlbertConfig:
         values = parse_json(content, path)
         if not isinstance(values, dict):
             raise UserError(f"{path} must hold one JSON object. Received: {type(values).__name__}")
-        try:
+        with about(path):
             return cls.from_dict(values)
-        except UserError as error:
-            raise UserError(f"{path}: {error}") from error
 
     def to_dict(self) -> dict[str, Any]:
         """Dict of all keys, including the unknown ones."""

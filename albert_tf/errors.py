@@ -44,12 +44,18 @@ class UserError(ValueError):
 
 
 @contextlib.contextmanager
-def naming(where):
-    """Puts a place, such as a file, before the message of a UserError."""
+def about(what):
+    """Puts what it is about, a flag or file (str), in front of the message of a UserError."""
     try:
         yield
     except UserError as error:
-        raise UserError(f"{where}: {error}") from error
+        raise UserError(f"{what}: {error}") from error
+
+
+def check_choice(name, value, choices):
+    """Raises UserError if the value of an argument is not among some choices, which are str."""
+    if value not in [*choices]:
+        raise UserError(f"{name} must be one of {', '.join(choices)}. Received: {value!r}")
 
 
 class CalledElsewhere:

@@ -328,11 +328,6 @@ def check_race_lengths(max_seq_length, max_qa_length):
 def check_windows(max_seq_length, doc_stride):
     """Raises UserError if no window of a paragraph fits, or there are gaps between windows."""
     widest = max_seq_length - NUM_SPECIALS
-    if widest < 1:
-        raise UserError(
-            f"--max_seq_length={max_seq_length} leaves no room: a sequence holds "
-            f"{NUM_SPECIALS} special tokens, the question and a window of the paragraph"
-        )
     if not 1 <= doc_stride <= widest:
         raise UserError(
             f"--doc_stride={doc_stride} must lie between 1 and {widest}, the widest "
@@ -499,7 +494,6 @@ class Loop(Optimizer, Clipping, Checkpoints, Memory, Devices):
         warmup_steps: int, updates of the linear warm-up.
         keep_checkpoint_max: int, number of newest checkpoints to keep; None or 0 for all.
         record: run_directory.RunSettings; None without training.
-        source: checkpoints.source.Source of the weights; None if they are random.
         length_buckets: tuple of int, ascending lengths to which batches are cut; or None.
     """
 
@@ -508,7 +502,6 @@ class Loop(Optimizer, Clipping, Checkpoints, Memory, Devices):
     warmup_steps: int = 0
     keep_checkpoint_max: int | None = 5
     record: object = None
-    source: object = None
     length_buckets: tuple | None = None
 
 
@@ -553,7 +546,9 @@ class FineTunedModel(Options, heading="Model and text"):
         "Local directory of a hub module, of TensorFlow 1 or 2, instead of "
         "--albert_config_file, --init_checkpoint, --spm_model_file, --vocab_file and "
         "--do_lower_case.")
-    max_seq_length: int = option(512, on_record="equal", fits="max_position_embeddings", help=
+    # a token of each of two texts
+    max_seq_length: int = option(512, low=NUM_SPECIALS + 2,
+        on_record="equal", fits="max_position_embeddings", help=
         "Maximum length of a sequence, in tokens. If the model has fewer positions, the default is "
         "their number.")
     do_lower_case: bool = option(True, "Lower-case the text, as the released models need.",
@@ -1015,12 +1010,14 @@ class Instances(NGrams, heading="Pairs and masks"):
 
     def __post_init__(self):
         super().__post_init__()
+        if self.pairs != "none":
+            return
         room = self.max_seq_length - NUM_SPECIALS_OF_ONE
-        if self.pairs == "none" and self.max_line_length > room:
+        if self.max_line_length > room:
             raise UserError(
                 f"--max_line_length={self.max_line_length} must be at most {room}, the tokens of "
                 f"an instance of --max_seq_length={self.max_seq_length}")
-        if self.line_overlap and self.line_overlap >= self.longest_line:
+        if self.line_overlap >= self.longest_line:
             raise UserError(
                 f"--line_overlap={self.line_overlap} must be below {self.longest_line}, the tokens "
                 "of a part of a line")

@@ -244,18 +244,15 @@ def contradictions(values, facts, *, key=None, shown=as_flag):
             continue
         ours = _plain(key(name, value) if key else value)
         theirs = _plain(fact.value if fact.key is None else fact.key)
-        if ours == theirs:
-            continue
-        said = shown(name, fact.value) if fact.value is not None else f"no {shown(name)}"
-        if isinstance(theirs, dict):
-            different = [key for key in theirs if ours.get(key) != theirs[key]]
-            if not different:
-                continue
-            value = value if isinstance(value, str) else None
-            said = ", ".join(f"{key}={ours.get(key)} and not {theirs[key]}" for key in different)
-            sentences.append(f"{shown(name, value)} contradicts {fact.where}: it has {said}")
-            continue
-        sentences.append(f"{shown(name, value)} contradicts {fact.where}, which has {said}")
+        if isinstance(theirs, dict):  # of a config: value by name
+            different = [n for n in theirs if ours.get(n) != theirs[n]]
+            said = ", ".join(f"{n}={ours.get(n)} and not {theirs[n]}" for n in different)
+            path = value if isinstance(value, str) else None
+            if different:
+                sentences.append(f"{shown(name, path)} contradicts {fact.where}: it has {said}")
+        elif ours != theirs:
+            said = shown(name, fact.value) if fact.value is not None else f"no {shown(name)}"
+            sentences.append(f"{shown(name, value)} contradicts {fact.where}, which has {said}")
     return sentences
 
 
@@ -271,16 +268,13 @@ def agreed(rows, typed, all_facts):
             first = merged.setdefault(name, fact)
             rule = rows[name].columns["on_record"] if name in rows else "free"
             decides = rule == "equal" or (rule == "follow" and name not in typed)
-            if not decides:
-                continue
             ours = first.value if first.key is None else first.key
-            if not contradictions({name: ours}, {name: fact}):
-                continue
-            remedy = "models of an ensemble must agree" if rule == "equal" else f"give --{name}"
-            raise UserError(
-                f"{first.where} has {as_flag(name, first.value)} and {fact.where} "
-                f"{as_flag(name, fact.value)}: {remedy}"
-            )
+            if decides and contradictions({name: ours}, {name: fact}):
+                remedy = "models of an ensemble must agree" if rule == "equal" else f"give --{name}"
+                raise UserError(
+                    f"{first.where} has {as_flag(name, first.value)} and {fact.where} "
+                    f"{as_flag(name, fact.value)}: {remedy}"
+                )
     return merged
 
 

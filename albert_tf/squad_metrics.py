@@ -13,7 +13,7 @@ import math
 import reprlib
 import sys
 
-from albert_tf.errors import UserError, exit_code
+from albert_tf.errors import UserError, about, exit_code
 from albert_tf.options import F1_UNITS, LARGEST_THRESHOLD
 from albert_tf.tasks import json_file
 from albert_tf.tasks.squad import scores
@@ -69,13 +69,11 @@ def _evaluate_files(args):
     if args.na_prob_file and not version_2:
         raise UserError(f"--na_prob_file is for version 2, but {args.data_file} is of version 1.1")
     na_scores = _read_dict(args.na_prob_file, "number", is_number) if args.na_prob_file else None
-    try:
+    names = " and ".join(filter(None, (args.predictions_file, args.na_prob_file)))
+    with about(f"{names} for {args.data_file}"):
         if version_2:
             return scores.evaluate_v2(gold, predictions, na_scores, threshold, args.f1_unit)
         return scores.evaluate_v1(gold, predictions, args.f1_unit)
-    except UserError as error:
-        names = " and ".join(filter(None, (args.predictions_file, args.na_prob_file)))
-        raise UserError(f"{names} for {args.data_file}: {error}") from error
 
 
 def _read_dict(path, what, is_valid):

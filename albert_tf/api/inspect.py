@@ -34,8 +34,8 @@ def guess_config(shapes):
         shapes: dict of original name -> list of int.
 
     Returns:
-        dict of keys of AlbertConfig. The number of layers that share parameters cannot be derived.
-        The number of attention heads is a guess of 64 features per head.
+        dict of keys of AlbertConfig. The number of layers that share parameters cannot be derived,
+        nor can the number of attention heads.
 
     Raises:
         UserError: the shapes are not those of an ALBERT encoder.
@@ -55,7 +55,6 @@ def guess_config(shapes):
         "embedding_size": words[1],
         "hidden_size": hidden,
         "intermediate_size": intermediate,
-        "num_attention_heads": max(hidden // 64, 1),
         "num_hidden_groups": max(int(match[1]) for match in blocks) + 1,
         "inner_group_num": max(int(match[2]) for match in blocks) + 1,
         "max_position_embeddings": positions[0],
@@ -96,7 +95,6 @@ def describe(path):
     reader = readers.open_reader(found.checkpoint)
     weights = {name: shape for name, shape in reader.shapes.items() if name_table.is_weight(name)}
     guessed = guess_config(weights)
-    heads_of_64 = guessed.pop("num_attention_heads")
     slots = sum(map(name_table.is_slot, reader.shapes))
     parts = [head for head, names in name_table.HEAD_NAMES.items() if names[0] in weights]
     return [
@@ -105,8 +103,9 @@ def describe(path):
         f"{loading.step_in(reader.prefix)}",
         f"moments of the optimizer: {'yes' if slots else 'no'}",
         "from the shapes: " + ", ".join(f"{key} {value}" for key, value in guessed.items()),
-        f"not from the shapes: num_attention_heads, perhaps {heads_of_64} (a guess: 64 features a "
-        "head), and the number of layers",
+        "not from the shapes: num_attention_heads, perhaps "
+        f"{max(guessed['hidden_size'] // 64, 1)} (a guess: 64 features a head), and the number of "
+        "layers",
         f"heads: {', '.join(parts) or 'none'}",
         *_check_directory(found),
         "can be loaded to fine-tune on any task (--init_checkpoint)",
@@ -142,31 +141,6 @@ def _check_directory(found):
     ]
 
 
-def changes_by_layers(path, texts):
-    """How far each layer moves the states of tokens: Figure 1 of the paper.
-
-    Args:
-        path: str, anything that `load.load` takes.
-        texts: list of str.
-
-    Returns:
-        dict of `distance`, list of float, the mean L2 distance between input and output of each
-        layer, and `angle`, the mean angle between them in degrees.
-    """
-    loaded, changes = load(path), []
-    with progress.bar("reading", len(texts), " texts") as bar:
-        for text in texts:
-            states = states_of_layers(loaded, text)
-            before, after = states[:-1], states[1:]  # [L, T, H]
-            lengths = np.linalg.norm(states, axis=2)
-            cosine = (before * after).sum(axis=2) / (lengths[:-1] * lengths[1:])
-            angle = np.degrees(np.arccos(np.clip(cosine, -1, 1)))
-            changes.append([np.linalg.norm(after - before, axis=2), angle])
-            bar.update(1)
-    distance, angle = np.concatenate(changes, axis=2).mean(axis=2).tolist()
-    return {"distance": distance, "angle": angle}
-
-
 def states_of_layers(loaded, text):
     """The input of the first layer and the output of each: float32 array [L + 1, T, H].
 
@@ -184,20 +158,33 @@ def states_of_layers(loaded, text):
 
 
 def _describe_layers(path, text_file, layers_file):
-    """Lines on the layers of a model; writes the numbers to a file too, if one is given."""
+    """Lines on how far each layer moves the states of tokens: Figure 1 of the paper.
+
+    The numbers are written to a file too, if one is given.
+    """
     options.check_path("text_file", text_file)
     texts = [line for line in files.read_text(text_file).splitlines() if line.strip()]
     if not texts:
         raise UserError(f"--text_file={text_file} has no text: give lines that the model may read")
-    found = changes_by_layers(path, texts)
-    distances = found["distance"]
+    loaded, changes = load(path), []
+    with progress.bar("reading", len(texts), " texts") as bar:
+        for text in texts:
+            states = states_of_layers(loaded, text)
+            before, after = states[:-1], states[1:]  # [L, T, H]
+            lengths = np.linalg.norm(states, axis=2)
+            cosine = (before * after).sum(axis=2) / (lengths[:-1] * lengths[1:])
+            angle = np.degrees(np.arccos(np.clip(cosine, -1, 1)))
+            changes.append([np.linalg.norm(after - before, axis=2), angle])
+            bar.update(1)
+    distances, angles = np.concatenate(changes, axis=2).mean(axis=2).tolist()
     if layers_file:
-        ends = {"first_distance": distances[0], "last_distance": distances[-1]}
-        files.write_text(layers_file, json.dumps(found | ends, indent=2) + "\n")
+        found = {"distance": distances, "angle": angles}
+        found |= {"first_distance": distances[0], "last_distance": distances[-1]}
+        files.write_text(layers_file, json.dumps(found, indent=2) + "\n")
     return [
         f"layer {number}: L2 distance {distance:.3f}, angle {angle:.2f} degrees (cosine "
         f"{math.cos(math.radians(angle)):.4f}) between input and output"
-        for number, (distance, angle) in enumerate(zip(distances, found["angle"], strict=True), 1)
+        for number, (distance, angle) in enumerate(zip(distances, angles, strict=True), 1)
     ]
 
 

@@ -69,14 +69,12 @@ def load(
             "config must be an AlbertConfig, such as AlbertConfig.from_json_file(path) returns. "
             f"Received: {config!r:.80}"
         )
-    paths = {"path": path, "spm_model_file": spm_model_file or "", "vocab_file": vocab_file or ""}
-    for name, given in paths.items():
+    vocabularies = {"spm_model_file": spm_model_file or "", "vocab_file": vocab_file or ""}
+    for name, given in ({"path": path} | vocabularies).items():
         if not isinstance(given, str | os.PathLike):
             raise UserError(f"{name} must be a str or a pathlib.Path. Received: {given!r:.80}")
         options.check_path(name, os.fspath(given))
-    given = dict(
-        spm_model_file=spm_model_file and os.fspath(spm_model_file),
-        vocab_file=vocab_file and os.fspath(vocab_file),
+    given = {name: os.fspath(given) for name, given in vocabularies.items()} | dict(
         do_lower_case=do_lower_case,
         strip_accents=strip_accents,
         albert_config_file=config,
@@ -105,13 +103,14 @@ def of_source(found, typed, batch_size, shown):
     if labels is not None:
         typed = typed | {"labels": list(map(str, labels))}
     shapes = readers.open_reader(found.checkpoint).shapes
-    facts = source.facts(found, source.USE, typed) | _facts_on_task(found, shapes, typed)
+    facts = source.facts(found, source.USE, typed)
+    facts |= _facts_on_task(facts, found.checkpoint, shapes, typed)
     settings = resolve.resolve(ROWS, typed, facts, key=source.key, shown=shown)
     config, _ = source.config_of(settings, found, shown)
     text = _text_input(settings, config, found, shown)
     kind = _kind_of(found, settings, shapes, shown)
     finetuned = kind and known.make_task(kind, text, found)
-    parts = name_table.HEAD_NAMES | {"pooler": name_table.POOLER}
+    parts = name_table.PARTS
     if finetuned:
         what = f"fine-tuned for {kind}"
         model = finetuned.make_model(config)
@@ -129,8 +128,7 @@ def of_source(found, typed, batch_size, shown):
     if report.not_loaded:
         print(f"  not in the checkpoint, so random: {', '.join(report.not_loaded)}")
     absent = {part for part, names in parts.items() if {*names} & {*report.not_loaded}}
-    given = model, text, config, found.checkpoint, finetuned, absent, batch_size
-    return Loaded(*given, found.settings)
+    return Loaded(model, text, found.checkpoint, finetuned, absent, batch_size, found.settings)
 
 
 # --- Text ----------------------------------------------------------------------------------------
@@ -152,24 +150,21 @@ def _text_input(settings, config, found, shown):
 # --- The task ------------------------------------------------------------------------------------
 
 
-def _facts_on_task(found, shapes, typed):
-    """What head and record say of the task: dict of name -> resolve.Fact or None."""
+def _facts_on_task(facts, checkpoint, shapes, typed):
+    """What head and record say of the task: dict of name -> resolve.Fact or None.
+
+    Without a record the caller decides, also where `config.json` of transformers names the labels.
+    """
     if any(version.variable in shapes for version in squad.VERSIONS):
         names = {"task_name": squad.SquadTask.name, "labels": None}
-        return {name: resolve.Fact(value, found.checkpoint) for name, value in names.items()}
-    folder = run_directory.RunDirectory(found.directory)
-    task = folder.task if _CLASSIFIER in shapes else None
-    if task is None:
+        return {name: resolve.Fact(value, checkpoint) for name, value in names.items()}
+    task, labels = facts["task_name"], facts["labels"]
+    if task is None or _CLASSIFIER not in shapes:
         return {"task_name": None, "labels": None}
-    where = folder.file(run_directory.TASK)
-    called = str(typed.get("task_name")).lower()
-    is_called_regression = called == known.REGRESSION and task.labels is None
-    return {
-        "task_name": resolve.Fact(
-            task.task_name, where, key=called if is_called_regression else None
-        ),
-        "labels": resolve.Fact(task.labels and list(task.labels), where),
-    }
+    is_called_regression = str(typed.get("task_name")).lower() == known.REGRESSION
+    if is_called_regression and labels.value is None:  # whatever name the training had for it
+        task = task._replace(key=known.REGRESSION)
+    return {"task_name": task, "labels": labels}
 
 
 def _kind_of(found, settings, shapes, shown):
@@ -211,9 +206,9 @@ def _kind_of(found, settings, shapes, shown):
         if labels is None:
             labels = huggingface.read_labels(found.directory) or tuple(map(str, range(weights[0])))
         kind = run_directory.FinetunedTask(task or "tsv", labels)
-    if known.num_outputs(kind) != weights[0]:
+    if kind.num_outputs != weights[0]:
         raise UserError(
-            f"{found.checkpoint} has {weights[0]} outputs, but {known.num_outputs(kind)} belong to "
+            f"{found.checkpoint} has {weights[0]} outputs, but {kind.num_outputs} belong to "
             f"{shown('task_name', kind.task_name)} with labels={kind.labels and list(kind.labels)}"
         )
     return kind

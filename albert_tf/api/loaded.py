@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from albert_tf.api import masked_text, saving, scoring
 from albert_tf.config import AlbertConfig
-from albert_tf.errors import CalledElsewhere, UserError
+from albert_tf.errors import CalledElsewhere, UserError, check_choice
 from albert_tf.model.keras_model import ConfiguredModel
 from albert_tf.options import NUM_SPECIALS_OF_ONE, OF_WORDS, SCORE_METHODS
 from albert_tf.records import input_pipeline
@@ -56,15 +56,14 @@ class Loaded:
         self,
         model: Any,
         text: Any,
-        config: AlbertConfig,
         checkpoint: str,
         task: Any,
         absent: set[str],
         batch_size: int,
-        record: Any = None,
+        record: Any,
     ) -> None:
         self.model: Any = model
-        self.config: AlbertConfig = config
+        self.config: AlbertConfig = model.config
         self.checkpoint: str = checkpoint
         self.tokenizer: FullTokenizer = text.tokenizer
         self.max_seq_length: int = text.max_seq_length
@@ -105,17 +104,13 @@ class Loaded:
             if labels is not None:
                 raise UserError("labels are those of model: give save(directory, model, labels)")
             kind = self._task and self._task.kind
-            saving.save(
-                *(directory, self.model, self.config, self._text, kind),
-                task=self._task,
-                record=self._record,
-                absent=self._absent,
-            )
+            more = {"task": self._task, "record": self._record, "absent": self._absent}
+            saving.save(directory, self.model, self._text, kind, **more)
         else:
             if not isinstance(model, ConfiguredModel):
                 raise UserError(f"model must be one of albert_tf.heads. Received: {model!r:.80}")
             kind = saving.kind_of(model, labels)
-            saving.save(directory, model, model.encoder.config, self._text, kind)
+            saving.save(directory, model, self._text, kind)
 
     def embed(
         self,
@@ -140,8 +135,7 @@ class Loaded:
         Raises:
             UserError: an argument is invalid, or the checkpoint has no pooler for "pooled".
         """
-        if pooling not in POOLINGS:
-            raise UserError(f"pooling must be one of {', '.join(POOLINGS)}. Received: {pooling!r}")
+        check_choice("pooling", pooling, POOLINGS)
         if pooling == "pooled" and not self.has_pooler:
             raise UserError(f'{self.checkpoint} has no pooler: give pooling="mean"')
         keeps_ends = getattr(self._task, "long_texts", "head") == "head_tail"
@@ -229,10 +223,7 @@ class Loaded:
                 `max_seq_length`.
         """
         self.check_head("masked_lm", "score")
-        if method not in SCORE_METHODS:
-            raise UserError(
-                f"method must be one of {', '.join(SCORE_METHODS)}. Received: {method!r}"
-            )
+        check_choice("method", method, SCORE_METHODS)
         pieces = scoring.pieces_of(
             self.tokenizer, sequences.as_texts(texts), self.max_seq_length, places
         )
@@ -433,10 +424,16 @@ class Loaded:
 
     def _listed(self, argument, value, is_single):
         """An argument of `predict` as a list with a value for each example."""
-        if argument == "options":
-            return _several_options(value, is_single)
-        found = value.tolist() if hasattr(value, "tolist") else value
-        if isinstance(found, list | tuple) and found and all(map(self._is_words, found)):
+        are_options = argument == "options"
+        found = [value] if are_options and is_single else value  # a list of str for one question
+        found = found.tolist() if hasattr(found, "tolist") else found
+        is_list = isinstance(found, list | tuple)
+        if are_options and not is_list:
+            raise UserError(
+                "options must be a list of four str for each question. Received: "
+                f"{type(value).__name__} {value!r:.80}"
+            )
+        if are_options or (is_list and found and all(map(self._is_words, found))):
             return found
         return sequences.as_texts(value, argument)
 
@@ -482,18 +479,6 @@ class Loaded:
             self._predictors[key] = Predictor(self._strategy, model)
         self._predictors[key].shows_progress = self.shows_progress
         return self._predictors[key]
-
-
-def _several_options(options, is_single):
-    """The options of each question; for a single question they are given as a list of str."""
-    found = [options] if is_single else options
-    found = found.tolist() if hasattr(found, "tolist") else found
-    if not isinstance(found, list | tuple):
-        raise UserError(
-            "options must be a list of four str for each question. Received: "
-            f"{type(options).__name__} {options!r:.80}"
-        )
-    return found
 
 
 def _embedding(model, of_layers, features, training=False):

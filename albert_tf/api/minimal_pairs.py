@@ -179,37 +179,6 @@ def _is_json(line):
 # --- Measuring -----------------------------------------------------------------------------------
 
 
-def measure(predict, paradigms, pieces, method, results=None, save=None):
-    """Compares the scores of the sentences of each pair.
-
-    Args:
-        predict: training.steps.Predictor of `scoring.log_probs`.
-        paradigms: list of Paradigm.
-        pieces: list with the scoring.Pieces of each paradigm.
-        method: str, of options.SCORE_METHODS.
-        results: dict of paradigm -> Result of its first pairs, which are not scored again.
-        save: callable or None, called with the results, after every 250 pairs.
-
-    Returns:
-        dict of paradigm -> Result.
-    """
-    results = {paradigm.name: Result() for paradigm in paradigms} | (results or {})
-    total = sum(len(paradigm.sentences) for paradigm in paradigms) // 2
-    done = sum(result.pairs for result in results.values())
-    with progress.bar("scoring", total, " pairs", initial=done) as bar:
-        for paradigm, of_paradigm in zip(paradigms, pieces, strict=True):
-            first, last = results[paradigm.name].pairs, len(of_paradigm.ids) // 2
-            for start in range(first, last, _PAIRS_AT_ONCE):
-                part = of_paradigm.part(slice(2 * start, 2 * (start + _PAIRS_AT_ONCE)))
-                scores = scoring.scores(predict, part, method)
-                found = sum((_compare(part, scores, i) for i in range(0, len(scores), 2)), Result())
-                results[paradigm.name] += found
-                if save:
-                    save(results)
-                bar.update(found.pairs)
-    return results
-
-
 def _compare(pieces, scores, i):
     """The Result of a pair: sentences i and i + 1."""
     good, bad = scores[i], scores[i + 1]
@@ -263,21 +232,31 @@ def evaluate(loaded, paradigms, method, path=None):
         for each in paradigms
     ]
     settings = settings_of(loaded, paradigms, method)
-    results = _read_results(path, settings) if path else {}
+    results = {paradigm.name: Result() for paradigm in paradigms}
+    results |= _read_results(path, settings) if path else {}
     for paradigm in paradigms:
-        known, count = results.get(paradigm.name, Result()), len(paradigm.sentences) // 2
+        known, count = results[paradigm.name], len(paradigm.sentences) // 2
         if not 0 <= known.correct <= known.pairs <= count:
             raise UserError(
                 f"{path} is damaged: {known.correct} of {known.pairs} pairs of {paradigm.name} are "
                 f"correct, and there are {count}. Delete it"
             )
-
-    def save(results):
-        files.write_text(path, json.dumps(settings | summary(paradigms, results), indent=2) + "\n")
-
     of_model = functools.partial(scoring.log_probs, loaded.model)
     predict = Predictor(tf.distribute.get_strategy(), of_model, shows_progress=False)
-    results = measure(predict, paradigms, pieces, method, results, save if path else None)
+    total = sum(len(paradigm.sentences) for paradigm in paradigms) // 2
+    done = sum(result.pairs for result in results.values())
+    with progress.bar("scoring", total, " pairs", initial=done) as bar:
+        for paradigm, of_paradigm in zip(paradigms, pieces, strict=True):
+            first, last = results[paradigm.name].pairs, len(of_paradigm.ids) // 2
+            for start in range(first, last, _PAIRS_AT_ONCE):
+                part = of_paradigm.part(slice(2 * start, 2 * (start + _PAIRS_AT_ONCE)))
+                scores = scoring.scores(predict, part, method)
+                found = sum((_compare(part, scores, i) for i in range(0, len(scores), 2)), Result())
+                results[paradigm.name] += found
+                if path:
+                    metrics = settings | summary(paradigms, results)
+                    files.write_text(path, json.dumps(metrics, indent=2) + "\n")
+                bar.update(found.pairs)
     return summary(paradigms, results)
 
 

@@ -36,24 +36,23 @@ def kind_of(model, labels):
         return None
     if name == race.RaceTask.name:
         return FinetunedTask(name, race.labels_of(model.choices))
-    outputs = model.classifier.bias.shape[0]
-    scale = getattr(model, "scale", None)
-    if len(labels or (scale or [("score",)])[0]) != outputs:
+    outputs, scale = model.classifier.bias.shape[0], getattr(model, "scale", None)
+    labels = None if labels is None else tuple(map(str, labels))
+    kind = FinetunedTask(name, labels, scale and tuple(map(tuple, scale)))
+    if kind.num_outputs != outputs:
         raise UserError(
             f"the model has {outputs} outputs: give the label of each as labels=[...]. Received: "
             f"{labels and list(labels)}"
         )
-    scale = scale and tuple(map(tuple, scale))
-    return FinetunedTask(name, labels and tuple(map(str, labels)), scale)
+    return kind
 
 
-def save(directory, model, config, text, kind, *, task=None, record=None, absent=()):
+def save(directory, model, text, kind, *, task=None, record=None, absent=()):
     """Writes weights, config, vocabulary, task, thresholds and settings of the text.
 
     Args:
         directory: str, a new or empty directory.
         model: AlbertModel, or one of albert_tf.heads.
-        config: AlbertConfig.
         text: TextInput.
         kind: FinetunedTask or None.
         task: tasks.base.Task or None, whose threshold is kept.
@@ -78,18 +77,17 @@ def save(directory, model, config, text, kind, *, task=None, record=None, absent
     lengths = tokenizer.casing | {"max_seq_length": text.max_seq_length}
     settings = run_directory.RunSettings(
         flags=record.flags if record and task else {},
-        config=config.to_dict(),
+        config=model.config.to_dict(),
         text=(record.text if record and task else {}) | lengths,
         vocabulary=run_directory.Vocabulary(flag, path, sha256),
     )
-    parts = name_table.HEAD_NAMES | {"pooler": name_table.POOLER}
-    left_out = {each for part in absent for each in parts[part]}
+    left_out = {each for part in absent for each in name_table.PARTS[part]}
     named = name_table.named_variables(model).items()
     tensors = {name: variable.numpy() for name, variable in named if name not in left_out}
     with files.replacing_directory(directory) as temporary:
         folder = run_directory.RunDirectory(temporary)
         writers.write(folder.file(run_directory.BEST), tensors, "tf2")
-        files.write_text(folder.file(CONFIG_FILE), config.to_json_string())
+        files.write_text(folder.file(CONFIG_FILE), model.config.to_json_string())
         with files.writing(folder.file(name)) as file:
             file.write(files.read_bytes(tokenizer.path))
         state.write(folder.file(run_directory.SETTINGS), settings)

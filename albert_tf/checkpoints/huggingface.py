@@ -15,7 +15,7 @@ from absl import logging
 from albert_tf import files
 from albert_tf.checkpoints import name_table, run_directory
 from albert_tf.config import AlbertConfig
-from albert_tf.errors import UserError
+from albert_tf.errors import UserError, check_choice
 
 CONFIG = "config.json"
 _BASE = "albert."  # prefix of the encoder's variables; absent in files of only the encoder
@@ -144,8 +144,7 @@ def _our_activation(theirs):
         )
         return "gelu"
     ours = {value: key for key, value in _ACTIVATIONS.items()} | {"gelu_pytorch_tanh": "gelu"}
-    if not isinstance(theirs, str) or theirs not in ours:
-        raise UserError(f"hidden_act must be one of {', '.join(ours)}. Received: {theirs!r}")
+    check_choice("hidden_act", theirs, ours)
     return ours[theirs]
 
 
@@ -241,14 +240,12 @@ def architecture_of(shapes, hidden_size, head=None):
             'finetuned_task.json next to the checkpoint with {"task_name": "sts-b", "labels": '
             'null}, or {"task_name": "race", "labels": ["A", "B", "C", "D"]}'
         )
-    is_choice = architecture == MULTIPLE_CHOICE
+    if head is not None and count != head.num_outputs:
+        raise UserError(f"{names[0]} has {count} outputs, which do not fit {head}")
+    if architecture == MULTIPLE_CHOICE:
+        return architecture, {}
     is_regression = head is not None and head.labels is None
     labels = head.labels if head and head.labels else _default_labels(count)
-    scores = len(head.scale[0]) if head and head.scale else 1
-    if count != (1 if is_choice else scores if is_regression else len(labels)):
-        raise UserError(f"{names[0]} has {count} outputs, which do not fit {head}")
-    if is_choice:
-        return architecture, {}
     classes = {
         "id2label": {str(number): label for number, label in enumerate(labels)},
         "label2id": {label: number for number, label in enumerate(labels)},

@@ -79,10 +79,9 @@ def load(
             other than finite numbers.
     """
     reader = readers.open_reader(run_directory.find(os.fspath(path)))
-    sources = {name: name_table.source_name(name, init_from_group0) for name in named}
+    sources = {name: name_table.in_group0(name) if init_from_group0 else name for name in named}
     report = _compare(reader, _shapes(named), sources)
-    _check_encoder_complete(report, reads_pooler)
-    _check_output_weights(report)
+    _check_weights(report, reads_pooler)
     _assign(reader, sources, {name: named[name] for name in report.loaded})
     return report
 
@@ -189,8 +188,7 @@ def read_weights(path, named):
     heads = {name for names in name_table.HEAD_NAMES.values() for name in names} - shapes.keys()
     shapes |= {name: reader.shapes[name] for name in sorted(heads & reader.shapes.keys())}
     report = _compare(reader, shapes, {name: name for name in shapes})
-    _check_encoder_complete(report)
-    _check_output_weights(report)
+    _check_weights(report)
     wrong = [name for name, _, _ in report.wrong_shape] + report.without_place
     if wrong:
         raise UserError(
@@ -289,11 +287,11 @@ def _compare(reader, shapes, sources):
     )
 
 
-def _check_output_weights(report):
-    """Raises UserError for a masked-LM head whose output weights are not the word embeddings."""
-    if readers.DECODER in report.unused and {*name_table.HEAD_NAMES["masked_lm"]} & {
-        *report.loaded
-    }:
+def _check_weights(report, reads_pooler=True):
+    """Raises UserError if the encoder is not complete, or the masked-LM head is none of ALBERT."""
+    _check_encoder_complete(report, reads_pooler)
+    has_masked_lm = not {*name_table.HEAD_NAMES["masked_lm"]}.isdisjoint(report.loaded)
+    if has_masked_lm and readers.DECODER in report.unused:
         raise UserError(
             f"{report.prefix} has output weights of its own: {readers.DECODER} differs from the "
             "word embeddings, and in ALBERT the two are the same, so masked LM would predict "
@@ -304,7 +302,7 @@ def _check_output_weights(report):
         )
 
 
-def _check_encoder_complete(report, reads_pooler=True):
+def _check_encoder_complete(report, reads_pooler):
     missing = [name for name in report.missing if name_table.is_encoder(name)]
     reshaped = [row for row in report.wrong_shape if name_table.is_encoder(row[0])]
     lacks_pooler = {*missing} == {*name_table.POOLER} and report.prefix.endswith(".safetensors")
@@ -326,7 +324,7 @@ def _check_encoder_complete(report, reads_pooler=True):
     ]
     lines += [f"  missing: {name}" for name in missing]
     lines += [f"  shape {shape} in the file, {want} here: {name}" for name, shape, want in reshaped]
-    from_group0 = [name for name in missing if name_table.source_name(name, True) in report.loaded]
+    from_group0 = [name for name in missing if name_table.in_group0(name) in report.loaded]
     if missing == from_group0 and not reshaped:
         lines.append(
             "To fill every parameter group from group 0, give --init_from_group0 "

@@ -133,6 +133,7 @@ HEAD_NAMES = {part: tuple(row.original for row in rows) for part, rows in _HEADS
 PRETRAINING_HEADS = ("masked_lm", "sentence_order")
 MAPPING_KERNEL = _TABLE["mapping"][0].original
 POOLER = tuple(row.original for row in _TABLE["pooler"])
+PARTS = HEAD_NAMES | {"pooler": POOLER}  # that a checkpoint may lack
 
 
 # --- Variables of a model -----------------------------------------------------------------------
@@ -205,9 +206,9 @@ def is_slot(name):
     return name.rsplit("/", 1)[-1] in _KNOWN_SLOTS
 
 
-def source_name(name, init_from_group0=False):
-    """Name in the file for a variable; with `init_from_group0`, every group reads group 0."""
-    return re.sub(r"/group_\d+/", "/group_0/", name) if init_from_group0 else name
+def in_group0(name):
+    """Name of the variable that takes the place of a variable in the first parameter group."""
+    return re.sub(r"/group_\d+/", "/group_0/", name)
 
 
 # --- Names of other libraries -----------------------------------------------------------------

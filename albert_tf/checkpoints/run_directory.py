@@ -15,7 +15,7 @@ from tensorflow.python.training.checkpoint_state_pb2 import CheckpointState  # i
 
 from albert_tf import files, models, options, state
 from albert_tf.config import AlbertConfig
-from albert_tf.errors import UserError
+from albert_tf.errors import UserError, check_choice
 
 BEST = "model.ckpt-best"
 SAFETENSORS = "model.safetensors"
@@ -112,12 +112,12 @@ def _find_safetensors(path):
     name = os.path.basename(path)
     kinds = {".bin": "pytorch_model.bin", ".h5": "tf_model.h5", ".msgpack": "flax_model.msgpack"}
     name = kinds.get(os.path.splitext(name)[1], name)  # "x.bin" counts as "pytorch_model.bin"
-    if not (path.endswith(".safetensors") or name in _REFUSED) or not _is_file(path):
+    if not _is_file(path):
         return None
-    if path.endswith(".safetensors"):
-        return path
-    kind, remedy = _REFUSED[name]
-    raise UserError(f"{path} {kind}: give {SAFETENSORS}. {remedy}")
+    if name in _REFUSED:
+        kind, remedy = _REFUSED[name]
+        raise UserError(f"{path} {kind}: give {SAFETENSORS}. {remedy}")
+    return path if path.endswith(".safetensors") else None
 
 
 def prefer_best(path):
@@ -288,8 +288,7 @@ class Vocabulary:
     sha256: str
 
     def __post_init__(self):
-        if self.flag not in VOCABULARY_FLAGS:
-            raise UserError(f"flag must be one of {', '.join(VOCABULARY_FLAGS)}")
+        check_choice("flag", self.flag, VOCABULARY_FLAGS)
 
     def is_file(self, path):
         """Whether a file exists and is this vocabulary."""
@@ -352,6 +351,13 @@ class FinetunedTask:
     task_name: str
     labels: tuple[str, ...] | None
     scale: tuple[tuple[float, ...], ...] | None = None
+
+    @property
+    def num_outputs(self):
+        """Outputs of the classifier (int)."""
+        if self.labels is None:
+            return len(self.scale[0]) if self.scale else 1
+        return 1 if self.task_name == "race" else len(self.labels)  # which scores each option
 
     def __str__(self):
         if self.labels == ():

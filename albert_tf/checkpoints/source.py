@@ -20,7 +20,7 @@ from albert_tf import files, options, vocabulary_record
 from albert_tf.checkpoints import huggingface, loading, name_table, readers, run_directory
 from albert_tf.checkpoints.run_directory import CASING, VOCABULARY_FLAGS, RunDirectory
 from albert_tf.config import ACTIVATIONS, CONFIG_FILE, AlbertConfig, is_of_transformers
-from albert_tf.errors import UserError, parse_json
+from albert_tf.errors import UserError, about, parse_json
 from albert_tf.resolve import RECORD, SOURCE, Fact, as_flag, contradictions
 
 _VOCABULARIES = ("30k-clean.model", "*.model", "vocab.txt", "vocab*.txt")  # in order of preference
@@ -116,18 +116,18 @@ class Source:
         """Value of one of TEXT_FLAGS in the record of the training; None if unknown."""
         return self.settings.text.get(name) if self.settings else None
 
-    def setting_and_path(self, name):
-        """Value of one of TEXT_FLAGS for the source (None if unknown), and the path that tells."""
-        value = self.recorded(name)
-        if value is not None or name not in CASING:
-            return value, self.settings_file
-        if self.is_module:
-            return _casing_of_module(self.directory, name), self.directory
-        value = self._in_tokenizer_config(name)
-        if value is None and name == "strip_accents":  # the name of BertTokenizer
-            kept = self._in_tokenizer_config("keep_accents")  # of AlbertTokenizer
-            value = None if kept is None else not kept
-        return value, os.path.join(self.directory, _TOKENIZER_CONFIG)
+    def casing(self, name):
+        """The Fact on one of CASING; None if it is unknown."""
+        value, path = self.recorded(name), self.settings_file
+        if value is None and self.is_module:
+            value, path = _casing_of_module(self.directory, name), self.directory
+        elif value is None:
+            path = os.path.join(self.directory, _TOKENIZER_CONFIG)
+            value = self._in_tokenizer_config(name)
+            kept = self._in_tokenizer_config("keep_accents")  # the name of AlbertTokenizer
+            if value is None and name == "strip_accents" and kept is not None:
+                value = not kept
+        return None if value is None else Fact(value, path, RECORD if self.settings else SOURCE)
 
     def max_seq_length(self):
         """Longest sequence (int) in the config of a tokenizer of transformers; None if unknown."""
@@ -155,10 +155,8 @@ def read_config(path):
     values = files.read_json(path)
     if not is_of_transformers(values):
         return AlbertConfig.from_json_file(path)
-    try:
+    with about(path):
         return huggingface.from_their_config(values)
-    except UserError as error:
-        raise UserError(f"{path}: {error}") from error
 
 
 def vocabulary_flag(path):
@@ -281,11 +279,7 @@ def _of_task(found):
 
 def _of_text(found, typed):
     """Facts on casing and vocabulary."""
-    known = {}
-    for name in CASING:
-        value, path = found.setting_and_path(name)
-        if value is not None:
-            known[name] = Fact(value, path, RECORD if found.settings else SOURCE)
+    known = {name: fact for name in CASING if (fact := found.casing(name))}
     recorded = found.settings and found.settings.vocabulary
     given = next((name for name in VOCABULARY_FLAGS if name in typed), None)
     if recorded:

@@ -32,7 +32,7 @@ def options_of(kind, model, tokenizer, *, train_steps, warmup_steps, **others):
         **others: further values, or replacements for settings.
     """
     settings = model.settings
-    values = {"train_steps": train_steps, "warmup_steps": warmup_steps, "source": model.source}
+    values = {"train_steps": train_steps, "warmup_steps": warmup_steps}
     if settings.origin("iterations_per_loop") == resolve.DEFAULT:
         interval = min(max(train_steps // POINTS, 1), settings.iterations_per_loop)
         values["iterations_per_loop"] = interval

@@ -67,22 +67,21 @@ class Holder(tf.Module):
             setattr(self, name, tf.saved_model.Asset(path))
 
 
-def export(functions, config, settings, task, prefix, source):
+def export(functions, settings, task, prefix, source):
     """Writes a fine-tuned model as a SavedModel and, if asked, as TFLite files; prints the paths.
 
     Args:
         functions: signatures.ServedFunctions of the model with its weights.
-        config: AlbertConfig.
         settings: options.FineTuning.
         task: tasks.base.Task.
         prefix: str, the checkpoint.
         source: str, the checkpoint, for the message.
     """
-    tokenizer, tflite = functions.texts.tokenizer, {}
+    model, tokenizer, tflite = functions.model, functions.texts.tokenizer, {}
     if settings.export_tflite:  # first, so that nothing is written if it fails
-        tflite = tflite_files.convert(Holder(functions.model), functions, config.vocab_size)
+        tflite = tflite_files.convert(Holder(model), functions)
     path = new_directory(os.path.join(settings.export_dir, task.export_folder))
-    contents = {CONFIG_FILE: config.to_json_string()}
+    contents = {CONFIG_FILE: model.config.to_json_string()}
     if functions.labels is not None:
         contents[LABELS_FILE] = "".join(f"{label}\n" for label in functions.labels)
     assets = {"sp_model_file" if tokenizer.is_sentencepiece else "vocab_file": tokenizer.path}
@@ -91,9 +90,27 @@ def export(functions, config, settings, task, prefix, source):
             assets[name.partition(".")[0]] = os.path.join(directory, name)
             files.write_text(os.path.join(directory, name), content)
         # Without the tokenizer, it can be loaded without tensorflow-text.
-        module = Holder(functions.model, tokenizer if settings.export_text else None, assets)
+        module = Holder(model, tokenizer if settings.export_text else None, assets)
         signatures = functions.signatures(settings.export_text)
-        card = finetuned_card(functions, config, task.name, prefix, signatures, path, settings)
+        rows = []
+        for name, call in signatures.items():
+            inputs = {spec.name: spec for spec in tf.nest.flatten(call.structured_input_signature)}
+            rows.append((f"`{name}`", _tensors(inputs), _tensors(call.structured_outputs)))
+        card = cards.card(
+            "finetuned_card.md",
+            prefix,
+            settings.card_file,
+            **cards.model_values(model.config, model.trainable_variables, tokenizer),
+            task=task.name,
+            labels=", ".join(functions.labels or ["none"]),
+            max_seq_length=functions.texts.max_seq_length,
+            imports=", tensorflow_text" if settings.export_text else "",
+            example=_example(functions.texts)
+            if settings.export_text
+            else "print(list(signatures))",
+            path=path,
+            signatures=cards.table(("signature", "inputs", "outputs"), *rows),
+        )
         save_module(module, path, signatures, card)
     if settings.export_text:
         texts = " ".join(f"--{name}=..." for name in functions.texts.signature)
@@ -104,28 +121,6 @@ def export(functions, config, settings, task, prefix, source):
     tflite_files.save(settings.export_dir, tflite)
     if tflite and LABELS_FILE in contents:  # TFLite files have no assets
         files.write_text(os.path.join(settings.export_dir, LABELS_FILE), contents[LABELS_FILE])
-
-
-def finetuned_card(functions, config, task_name, prefix, signatures, path, settings):
-    """Text of the `README.md` of an exported fine-tuned model; arguments as of `export`."""
-    variables, tokenizer = functions.model.trainable_variables, functions.texts.tokenizer
-    rows = []
-    for name, call in signatures.items():
-        inputs = {spec.name: spec for spec in tf.nest.flatten(call.structured_input_signature)}
-        rows.append((f"`{name}`", _tensors(inputs), _tensors(call.structured_outputs)))
-    return cards.card(
-        "finetuned_card.md",
-        prefix,
-        settings.card_file,
-        **cards.model_values(config, variables, tokenizer),
-        task=task_name,
-        labels=", ".join(functions.labels or ["none"]),
-        max_seq_length=functions.texts.max_seq_length,
-        imports=", tensorflow_text" if settings.export_text else "",
-        example=_example(functions.texts) if settings.export_text else "print(list(signatures))",
-        path=path,
-        signatures=cards.table(("signature", "inputs", "outputs"), *rows),
-    )
 
 
 def _tensors(specs):

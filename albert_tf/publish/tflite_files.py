@@ -22,7 +22,7 @@ TFLITE_LIMITS = {"float": 1e-3, "float16": 0.05, "int8": 0.5}
 SAMPLES = 8  # sequences on which a TFLite file is compared with the model
 
 
-def convert(module, functions, vocab_size):
+def convert(module, functions):
     """Converts a model of ids to TFLite: float32, float16, and weights in int8 (dynamic range).
 
     Inputs are int32 [1, T], of options [1, 4 * T], with T = `max_seq_length` of the training; call
@@ -31,7 +31,6 @@ def convert(module, functions, vocab_size):
     Args:
         module: tf.Module, which holds the model's variables.
         functions: signatures.ServedFunctions of the model.
-        vocab_size: int, for the ids on which the files are compared with the model.
 
     Returns:
         dict from "float", "float16", "int8" to (content, largest difference from the model's
@@ -40,7 +39,7 @@ def convert(module, functions, vocab_size):
     Raises:
         UserError: outputs are NaN, or differ from the model's by more than TFLITE_LIMITS.
     """
-    max_seq_length = functions.texts.max_seq_length
+    max_seq_length, vocab_size = functions.texts.max_seq_length, functions.model.config.vocab_size
     shape = (1, functions.texts.choices * max_seq_length)
     function = traced(functions.of_ids, id_specs(functions.ids, shape))
     random = np.random.default_rng(0)

@@ -27,15 +27,6 @@ _NO_CHARACTER, _NO_OTHER_CHARACTER = "\ufdd0", "\ufdd1"  # Unicode guarantees th
 _FOLDED = {"ς": "σ", "\u0345": "ι"}  # what case folding changes of small letters
 _LETTER = r"[\p{Lu}\p{Ll}\p{Lt}]"
 _IGNORED = r"[\p{Mn}\p{Me}\p{Cf}\p{Lm}\p{Sk}'’.:·]"  # between a letter and its neighbours
-# Python's lower-casing: the last sigma of a word has a form of its own.
-_LOWERED = (
-    {
-        "type": "Replace",
-        "pattern": {"Regex": rf"{_LETTER}{_IGNORED}*\KΣ(?!{_IGNORED}*{_LETTER})"},
-        "content": "ς",
-    },
-    {"type": "Lowercase"},
-)
 
 
 # --- SentencePiece ----------------------------------------------------------------------------
@@ -114,7 +105,7 @@ def _sentencepiece_normalizers(proto, settings):
     if folds_in_table:  # which leaves an I with a dot above as it is
         steps.append(_replace_text("I" + clean_up.DOT_ABOVE, _NO_OTHER_CHARACTER))
     if settings.do_lower_case or folds_in_table:
-        steps += _LOWERED
+        steps += _lowered()
     charsmap = base64.b64encode(proto.normalizer_spec.precompiled_charsmap).decode("ascii")
     if charsmap:
         # The table composes letters and marks, but transformers applies it to single characters.
@@ -204,7 +195,7 @@ def _wordpiece(tokenizer):
     vocabulary = list(tokenizer.vocab)
     normalizers = [_replace(lambda char: not tokenization.cleaned(char), "")]
     if tokenizer.do_lower_case:
-        normalizers += _LOWERED
+        normalizers += _lowered()
     if tokenizer.do_lower_case and tokenizer.strip_accents:
         normalizers += [{"type": "NFD"}, _replace(tokenization.is_accent, "")]
     steps = {
@@ -324,6 +315,12 @@ def _template(ids):
 
 def _special(token, segment):
     return {"SpecialToken": {"id": token, "type_id": segment}}
+
+
+def _lowered():
+    """Python's lower-casing: the last sigma of a word has a form of its own."""
+    last_sigma = rf"{_LETTER}{_IGNORED}*\KΣ(?!{_IGNORED}*{_LETTER})"
+    return [_replace_match(last_sigma, "ς"), {"type": "Lowercase"}]
 
 
 def _split(pattern, behavior):

@@ -20,18 +20,17 @@ class Change(NamedTuple):
 
     Attributes:
         parts: list, for each new id the list of the old ids whose mean it starts from.
-        copied: list of str, pieces that both vocabularies have.
-        new: list of str, pieces that start from the mean of their parts.
-        without_parts: list of str, new pieces with no known part, which start from the mean of all
-            pieces.
-        dropped: list of str, pieces that only the old vocabulary has.
+        copied: int, pieces that both vocabularies have.
+        new: int, pieces that start from the mean of their parts.
+        without_parts: int, new pieces with no known part, which start from the mean of all pieces.
+        dropped: int, pieces that only the old vocabulary has.
     """
 
     parts: list
-    copied: list
-    new: list
-    without_parts: list
-    dropped: list
+    copied: int
+    new: int
+    without_parts: int
+    dropped: int
 
 
 def compare(old, new):
@@ -64,13 +63,10 @@ def compare(old, new):
             "normalization"
         )
     new.special_ids(with_mask="[MASK]" in old.vocab)
-    change = Change([], [], [], [], [piece for piece in old.vocab if piece not in new.vocab])
-    for piece in new.vocab:
-        is_known = piece in old.vocab
-        ids = [old.vocab[piece]] if is_known else _parts(piece, old)
-        (change.copied if is_known else change.new if ids else change.without_parts).append(piece)
-        change.parts.append(ids or [*old.inv_vocab])
-    return change
+    parts = [_parts(piece, old) for piece in new.vocab]
+    copied, without_parts = len(new.vocab.keys() & old.vocab.keys()), parts.count([])
+    counts = copied, len(parts) - copied - without_parts, without_parts, len(old.vocab) - copied
+    return Change([ids or [*old.inv_vocab] for ids in parts], *counts)
 
 
 def apply(tensors, change):
@@ -91,7 +87,9 @@ def apply(tensors, change):
 
 
 def _parts(piece, old):
-    """Ids of the old pieces that spell a new piece, without unknown ones."""
+    """Ids of the old pieces that spell a new piece, without unknown ones; its own if it has one."""
+    if piece in old.vocab:
+        return [old.vocab[piece]]
     if old.is_sentencepiece:
         parts = old.tokenize(piece.replace(tokenization.WORD_START, " "))
         if parts and not piece.startswith(tokenization.WORD_START):

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from albert_tf import files, options
-from albert_tf.errors import UserError, naming
+from albert_tf.errors import UserError, about
 from albert_tf.options import LABEL_SEPARATOR
 from albert_tf.tasks import label_lists, tables
 
@@ -342,7 +342,7 @@ def _as_in_training(task, data_dir):
     path = input_file(task, data_dir, "train", remedy)
     table = read_rows(task, data_dir, "train")
     if task.multi_label and len(task.label) == 1:
-        with naming(path):
+        with about(path):
             form = label_lists.find_form([row.values[-1] for row in table.rows], task.labels)
         task = dataclasses.replace(task, label_form=form)
     return task if task.labels else dataclasses.replace(task, labels=_labels_in(task, table))
@@ -693,7 +693,7 @@ def _labels_of(task, rows, normalize, needed=True):
         return _several_labels(task, rows, [cell for (cell,) in cells])
     texts = [normalize(cell) for (cell,) in cells]
     if task.is_own:
-        with naming(_path_of(rows)):
+        with about(_path_of(rows)):
             texts = label_lists.only_ones(texts)
     found = _respelled(task, [[text] for text in texts])
     for row, (label,) in zip(rows, found, strict=True):
@@ -710,7 +710,7 @@ def _several_labels(task, rows, cells):
     found, error = None, None
     for own in (False, True):
         try:
-            with naming(_path_of(rows)):
+            with about(_path_of(rows)):
                 form = label_lists.find_form(cells, task.labels) if own else task.label_form
                 if not form:
                     continue

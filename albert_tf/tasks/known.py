@@ -92,10 +92,10 @@ def _scale(row, settings):
         )
     kinds += [folder.task or (given and RunDirectory(run_directory.directory_of(given)).task)]
     kind = kinds[0]
-    if kind and num_outputs(kind) != row.num_outputs:
+    if kind and kind.num_outputs != row.num_outputs:
         raise UserError(
             f"--label_column={settings.label_column}: {row.num_outputs} columns, but the model has "
-            f"{num_outputs(kind)} outputs"
+            f"{kind.num_outputs} outputs"
         )
     return kind.scale if kind else None
 
@@ -144,13 +144,6 @@ def find_kind(name, given_labels, shown):
     return FinetunedTask(name, labels)
 
 
-def num_outputs(kind):
-    """Outputs of the classifier of a FinetunedTask (int)."""
-    if kind.labels is None:
-        return len(kind.scale[0]) if kind.scale else 1
-    return 1 if kind.task_name == race.RaceTask.name else len(kind.labels)
-
-
 def make_task(kind, text, found):
     """Makes the tasks.base.Task of a checkpoint.
 
@@ -177,7 +170,7 @@ def make_task(kind, text, found):
     if row is None:
         pair = "1" if optional or flags.get("text_pair_column") else None
         is_regression, several = kind.labels is None, name == MULTI_LABEL
-        scores = range(2, 2 + num_outputs(kind)) if is_regression else ()
+        scores = range(2, 2 + kind.num_outputs) if is_regression else ()
         given = "0", pair, ",".join(map(str, scores)), kind.labels, is_regression
         row = glue.tsv_task(*given, multi_label=several)
         if several:

@@ -21,7 +21,7 @@ import numpy as np
 from albert_tf import files
 from albert_tf.checkpoints.run_directory import FinetunedTask
 from albert_tf.corpus import unpacking
-from albert_tf.errors import UserError, decode, naming, parse_json
+from albert_tf.errors import UserError, about, decode, parse_json
 from albert_tf.model import heads, objectives
 from albert_tf.options import OF_WORDS
 from albert_tf.publish import graph_inputs, signatures
@@ -157,7 +157,7 @@ def read(path, labels=None, needs_labels=True, columns=RECOGNISED, header=()):
     if "" in places:
         raise UserError(f"{places['']}: the label is missing; a line is a word and its label")
     if labels is None:
-        with naming(path):
+        with about(path):
             tag_schemes.find(places)
         return sentences
     scheme = tag_schemes.find(labels)
@@ -439,7 +439,7 @@ def find_labels(data_dir, given=None, columns=RECOGNISED):
             raise UserError(
                 f"--labels must be at least two different labels. Received: {','.join(given)}"
             )
-        with naming(f"--labels={','.join(given)}"):
+        with about(f"--labels={','.join(given)}"):
             tag_schemes.find(given)
         return tuple(given)
     remedy = "check --data_dir, or give the model's labels in the order of its training as --labels"

@@ -19,7 +19,7 @@ import tensorflow as tf
 from albert_tf import files
 from albert_tf.checkpoints import run_directory
 from albert_tf.checkpoints.run_directory import FinetunedTask
-from albert_tf.errors import UserError, naming, parse_json
+from albert_tf.errors import UserError, about, parse_json
 from albert_tf.model import heads, objectives
 from albert_tf.options import check_race_lengths
 from albert_tf.publish import graph_inputs, signatures
@@ -310,7 +310,7 @@ def passages_of_table(path, with_answers=True):
         }
         options = [cells.get(name, "") for name in columns]
         if named["options"]:
-            with naming(row.place):
+            with about(row.place):
                 options = label_lists.items_of(named["options"])
         while options and not options[-1]:  # the question has fewer than others
             options.pop()

@@ -13,7 +13,7 @@ import tensorflow as tf
 import tf_keras
 
 from albert_tf.errors import UserError
-from albert_tf.options import PRECISIONS, STRATEGIES
+from albert_tf.options import PRECISIONS
 
 
 def create_strategy(name, num_gpus=None, tpu_name=None, tpu_zone=None, gcp_project=None):
@@ -21,7 +21,7 @@ def create_strategy(name, num_gpus=None, tpu_name=None, tpu_zone=None, gcp_proje
 
     Args:
         name: str, one of options.STRATEGIES.
-        num_gpus: int, or None for all that there are.
+        num_gpus: int, of `mirrored`; None for all that there are.
         tpu_name: str, Cloud TPU name or grpc address; None or "" for a TPU of this machine.
         tpu_zone: str or None, zone of the Cloud TPU.
         gcp_project: str or None, project of the Cloud TPU.
@@ -31,26 +31,20 @@ def create_strategy(name, num_gpus=None, tpu_name=None, tpu_zone=None, gcp_proje
     """
     if name == "tpu":
         return _create_tpu_strategy(tpu_name, tpu_zone, gcp_project)
-    available = len(tf.config.list_physical_devices("GPU"))
-    most = 1 if name in ("off", "one_device") else available
-    if num_gpus is None:
-        num_gpus = min(available, most)
-    if not 0 <= num_gpus <= available:
-        raise UserError(f"--num_gpus={num_gpus}, but TensorFlow sees {available} GPUs")
-    if num_gpus > most:
-        raise UserError(
-            f"--num_gpus={num_gpus} needs --distribution_strategy=mirrored. Received: {name}"
-        )
     if name == "multi_worker_mirrored":
         return _create_multi_worker_strategy()
     if name == "off":
         return tf.distribute.get_strategy()
-    devices = [f"device:GPU:{index}" for index in range(num_gpus)] or ["device:CPU:0"]
+    available = len(tf.config.list_physical_devices("GPU"))
     if name == "one_device":
-        return tf.distribute.OneDeviceStrategy(devices[0])
-    if name == "mirrored":
-        return tf.distribute.MirroredStrategy(devices)
-    raise ValueError(f"no distribution strategy {name!r}; there are {', '.join(STRATEGIES)}")
+        return tf.distribute.OneDeviceStrategy("device:GPU:0" if available else "device:CPU:0")
+    assert name == "mirrored", name
+    if num_gpus is None:
+        num_gpus = available
+    if not 0 <= num_gpus <= available:
+        raise UserError(f"--num_gpus={num_gpus}, but TensorFlow sees {available} GPUs")
+    gpus = [f"device:GPU:{index}" for index in range(num_gpus)]
+    return tf.distribute.MirroredStrategy(gpus or ["device:CPU:0"])
 
 
 def _create_multi_worker_strategy():

@@ -61,7 +61,9 @@ def fine_tune(data, config, options, strategy):
             prefix = evaluation.find_best(options.output_dir, options.init_checkpoint)
         if options.do_predict:
             models = options.ensemble or [(config, prefix)]
-            _predict(data, models, options, strategy, run)
+            splits, size = data.prediction_splits(), options.predict_batch_size
+            members = _predicted(data.task, splits, models, size, options, strategy, run)
+            data.write_predictions(splits, members, size)
     if options.export_dir:
         _export(data.task, config, options, prefix)
     if options.do_train or options.do_eval:
@@ -271,13 +273,6 @@ def _say_data(records, task):
 # --- Prediction ----------------------------------------------------------------------------------
 
 
-def _predict(data, models, options, strategy, run):
-    """Predicts with (config, prefix) of some models; `run` is that of the training, or None."""
-    splits, size = data.prediction_splits(), options.predict_batch_size
-    members = _predicted(data.task, splits, models, size, options, strategy, run)
-    data.write_predictions(splits, members, size)
-
-
 def _evaluate_together(data, options, strategy):
     """Evaluates an ensemble on the development set, and prints its metrics."""
     splits, size = data.evaluation_splits(), options.eval_batch_size
@@ -291,7 +286,17 @@ def _evaluate_together(data, options, strategy):
 
 
 def _predicted(task, splits, models, batch_size, options, strategy, run=None):
-    """The outputs of each of the models: list of Predicted."""
+    """The outputs of each of the models: list of Predicted.
+
+    Args:
+        task: tasks.base.Task.
+        splits: dict of key -> Split.
+        models: list of (AlbertConfig, prefix).
+        batch_size: int.
+        options: options.FineTuning.
+        strategy: tf.distribute.Strategy.
+        run: loop.Run of the training; None if there was none.
+    """
     members = []
     for config, prefix in models:
         if run is None or options.ensemble:
@@ -312,7 +317,7 @@ def _export(task, config, options, prefix):
     tokenizer = graph_tokenization.GraphTokenizer(task.text.tokenizer)
     functions = task.served_functions(model, tokenizer, prefix)
     source = evaluation.describe(prefix, task.key_metric)
-    saved_models.export(functions, config, options, task, prefix, source)
+    saved_models.export(functions, options, task, prefix, source)
 
 
 def model_outputs(run, task, splits, batch_size):

@@ -127,11 +127,10 @@ def check_done(source, step, last_step, now):
     before = source.settings
     if before is None or step is None or step < last_step:
         return
-    names = {name for name in {**before.flags, **now.flags} if name in options.OF_TRAINING}
     changed = [
         f"{as_flag(name)}={_shown(now.flags.get(name))}, before {_shown(before.flags.get(name))}"
-        for name in sorted(names & before.flags.keys())
-        if _as_json(now.flags.get(name)) != _as_json(before.flags.get(name))
+        for name in sorted(options.OF_TRAINING & before.flags.keys())
+        if _as_json(now.flags.get(name)) != before.flags[name]
     ]
     changed += [
         f"{as_flag(name, value)}, before {json.dumps(before.text[name])}"
@@ -152,7 +151,7 @@ def _as_json(value):
 
 def _differences(before, now):
     """Differences of two RunSettings, one line each: "name: before ..., now ..."."""
-    before, now = (json.loads(json.dumps(dataclasses.asdict(each))) for each in (before, now))
+    before, now = (_as_json(dataclasses.asdict(each)) for each in (before, now))
     lines = []
     for section, label in (("flags", "--{}"), ("config", "config: {}"), ("versions", "{}")):
         lines += _lines(label, before[section], now[section])

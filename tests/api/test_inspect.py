@@ -29,7 +29,6 @@ def test_shapes_tell_the_config(variant):
         name: list(value.shape) for name, value in read(MODELS / variant / "model.ckpt").items()
     }
     guessed = inspect.guess_config(shapes)
-    assert guessed.pop("num_attention_heads") == max(config.hidden_size // 64, 1)
     assert guessed == {key: getattr(config, key) for key in guessed}
 
 

@@ -157,7 +157,8 @@ def read_config(module):
 
 
 def casing(module):
-    return source.Source(str(module)).setting_and_path("do_lower_case")[0]
+    found = source.Source(str(module)).casing("do_lower_case")
+    return found and found.value
 
 
 def test_the_garden_tells_the_whole_config(garden):

@@ -209,7 +209,7 @@ def original_sources(case):
 def test_names_are_mapped_as_in_the_original(case):
     named = named_model(golden_config(MAPS[case]["model"]), EncoderOnly)
     assert loading.load(str(GOLDEN / MAPS[case]["checkpoint"]), named).loaded == tuple(named)
-    assert {name: name_table.source_name(name) for name in named} == original_sources(case)
+    assert {name: name for name in named} == original_sources(case)
 
 
 @pytest.mark.parametrize("case", ["groups2_from_base_n0", "groups2_from_base_n1"])
@@ -230,7 +230,7 @@ def test_every_group_from_group_0(case):
     path = str(GOLDEN / MAPS[case]["checkpoint"])
     report = loading.load(path, named, init_from_group0=True)
     assert report.loaded == tuple(named)
-    sources = {name: name_table.source_name(name, init_from_group0=True) for name in named}
+    sources = {name: name_table.in_group0(name) for name in named}
     # The original forgets attention and feed-forward block of group 0 itself, and nothing else.
     expected = original_sources(case)
     forgotten = set(MAPS[case]["reported_as_initialized_but_not_in_any_map"])

@@ -22,7 +22,7 @@ def test_a_tflite_file_with_nan():
     model(dict.fromkeys(graph_inputs.FEATURES, ids))
     model.classifier.bias.assign([np.nan, 0])
     with refuses("--export_tflite ... float ... nan"):
-        tflite_files.convert(saved_models.Holder(model), functions, tiny.CONFIG["vocab_size"])
+        tflite_files.convert(saved_models.Holder(model), functions)
 
 
 def test_places_in_a_beam_are_no_difference():

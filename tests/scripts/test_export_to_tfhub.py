@@ -470,7 +470,7 @@ def test_clean_up_is_the_trainings(directory, run):
         record(text={flag: False})(path)
         module = run(path, export_path=path / flag)
         for name in ("do_lower_case", "strip_accents"):
-            assert source.Source(str(module)).setting_and_path(name)[0] is (name != flag)
+            assert source.Source(str(module)).casing(name).value is (name != flag)
         assert card in (module / "README.md").read_text()
     told = source.Source(str(module))
     facts = source.facts(told, source.START, {})

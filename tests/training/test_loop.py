@@ -386,8 +386,10 @@ if __name__ == "__main__":
             cpu, [tf.config.LogicalDeviceConfiguration()] * 2
         )
         made = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    elif wanted == "one_device":
+        made = tf.distribute.OneDeviceStrategy("CPU:0")
     else:
-        made = devices.create_strategy(wanted, num_gpus=0)
+        made = devices.create_strategy(wanted)
     with tempfile.TemporaryDirectory() as scratch:
         # 4 rows: one for each part of each replica.
         parts = 1 if wanted == "one_device" else 4 // made.num_replicas_in_sync
