@@ -12,7 +12,7 @@ from albert_tf.training import evaluation
 from albert_tf.training.splits_and_results import Split
 from tests import SIZES
 from tests.errors import refuses
-from tests.tasks.test_own_tables import write
+from tests.tasks.task_files import read_own
 
 LABELS = ("no", "yes", "2")
 GOLD = np.array([0, 0, 0, 0, 1, 2], np.int32)
@@ -122,20 +122,6 @@ def test_weights_need_classes():
 # --- Rows ---
 
 
-def test_rows_with_other_labels_are_left_out(tmp_path, tokenizer):
-    lines = ["text\tlabel", "a\tno", "b\t-", "c\tyes", "d\t-"]
-    write(tmp_path, "train.tsv", *lines)
-    row = glue.tsv_task("text", None, "label", ["no", "yes"], skip_other_labels=True)
-    examples, _ = glue.read_examples(row, str(tmp_path), "train", tokenizer)
-    assert [example.text_a for example in examples] == ["a", "c"] and examples.other_labels == 2
-    strict = glue.tsv_task("text", None, "label", ["no", "yes"])
-    with refuses("train.tsv, line 3 ... '-'"):
-        glue.read_examples(strict, str(tmp_path), "train", tokenizer)
-    none = glue.tsv_task("text", None, "label", ["x", "y"], skip_other_labels=True)
-    with refuses("train.tsv ... --labels=x,y"):
-        glue.read_examples(none, str(tmp_path), "train", tokenizer)
-
-
 @pytest.mark.parametrize(
     ("lines", "labels"),
     [
@@ -147,9 +133,7 @@ def test_rows_with_other_labels_are_left_out(tmp_path, tokenizer):
     ],
 )
 def test_a_labelled_test_file(lines, labels, tmp_path, tokenizer):
-    write(tmp_path, "test.tsv", *lines)
-    row = glue.tsv_task("text", None, "label", LABELS)
-    examples, _ = glue.read_examples(row, str(tmp_path), "test", tokenizer)
+    _, examples, _ = read_own(tmp_path, tokenizer, ("test.tsv", *lines), labels=LABELS)
     assert [example.text_a for example in examples] == ["a", "b"]
     assert examples.are_labelled == (labels is not None) and examples.is_test
     assert [example.label for example in examples] == (labels or ["no", "no"])

@@ -14,7 +14,7 @@ from albert_tf.tasks.squad import squad
 from albert_tf.text.tokenization import UNKNOWN
 from tests import SIZES
 from tests.errors import assert_says
-from tests.tasks.test_own_tables import write
+from tests.tasks.task_files import write
 
 
 def report_of(rows, lengths=(), max_seq_length=10, **others):

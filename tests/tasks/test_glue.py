@@ -1,20 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-import csv
 import json
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from albert_tf import options
 from albert_tf.records import schemas
-from albert_tf.tasks import classification, glue, tables
-from albert_tf.tasks.base import TextInput
+from albert_tf.tasks import classification, glue
 from albert_tf.tasks.glue import Example
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training.splits_and_results import Split
-from tests import GOLDEN, SIZES, read_arrays, tiny
+from tests import GOLDEN, read_arrays, tiny
 from tests.errors import refuses
+from tests.tasks.task_files import examples_in, task_of, write
 
 DATA = tiny.GLUE_DATA
 EXAMPLES = json.loads((GOLDEN / "finetune" / "glue_examples.json").read_text(encoding="utf-8"))
@@ -24,23 +22,10 @@ METRICS_INPUTS = read_arrays(GOLDEN / "finetune" / "classifier_metrics_inputs.np
 
 LENGTHS = {"spm_uncased": 24, "spm_cased": 24, "wordpiece": 40}
 CASES = [key for key in EXAMPLES if not key.endswith("/labels")]
-TSV = {"text_column": "text", "text_pair_column": None, "label_column": "label"}
-
-
-def write(folder, name, *lines):
-    path = folder / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    return path
 
 
 def read(task, folder, split, tokenizer):
     return glue.read_examples(glue.TASKS[task], str(folder), split, tokenizer)
-
-
-def task_of(row, tokenizer=None, max_seq_length=8):
-    text = TextInput(tokenizer, max_seq_length, SIZES)
-    return classification.ClassificationTask("any", row, text)
 
 
 def features(examples, row, tokenizer, max_seq_length):
@@ -102,18 +87,11 @@ def test_examples_and_features(case, tokenizers):
 def test_records(name, tokenizer, tmp_path):
     task = glue.TASKS[name]
     examples, _ = read(name, DATA, "train", tokenizer)
-    path = str(tmp_path / "train.tf_record")
-    arrays = features(examples, task, tokenizer, 24)
-    assert schemas.write_records(path, task_of(task, tokenizer, 24).schema, [arrays]) == len(
-        examples
-    )
-    golden = str(GOLDEN / "finetune" / f"glue_{name}_train.tfrecord")
-    assert parsed(path) == parsed(golden)
-
-
-def parsed(path):
-    dataset = tf.data.TFRecordDataset(path)
-    return [tf.train.Example.FromString(record) for record in dataset.as_numpy_iterator()]
+    path, arrays = str(tmp_path / "train.tf_record"), features(examples, task, tokenizer, 24)
+    written = schemas.write_records(path, task_of(task, tokenizer, 24).schema, [arrays])
+    assert written == len(examples)
+    golden = GOLDEN / "finetune" / f"glue_{name}_train.tfrecord"
+    assert examples_in(path) == examples_in(golden)
 
 
 # Written by hand after the table of the specification, as the golden figures are held back.
@@ -121,12 +99,8 @@ def parsed(path):
 
 def test_mrpc(tokenizer):
     train, _ = read("mrpc", DATA, "train", tokenizer)
-    assert train[1] == Example(
-        "train-2",
-        "she paid £2,000, in cash, for the “blue boar” inn.",
-        "nobody paid anything.",
-        "1",
-    )
+    paid = "she paid £2,000, in cash, for the “blue boar” inn.", "nobody paid anything."
+    assert train[1] == Example("train-2", *paid, "1")
     dev, _ = read("mrpc", DATA, "dev", tokenizer)
     assert dev[0][:2] == ("dev-1", "a clerk went home.")
     test, _ = read("mrpc", DATA, "test", tokenizer)
@@ -134,10 +108,12 @@ def test_mrpc(tokenizer):
     assert {example.label for example in test} == {"0"}
 
 
+CLERK = "the old clerk closed the ledger and went home.", "a clerk went home."
+
+
 def test_qnli(tokenizer):
     train, _ = read("qnli", DATA, "train", tokenizer)
-    first, second = "the old clerk closed the ledger and went home.", "a clerk went home."
-    assert train[0] == Example("0", first, second, "entailment")
+    assert train[0] == Example("0", *CLERK, "entailment")
     assert [example.label for example in train[1:3]] == ["not_entailment"] * 2
     test, _ = read("qnli", DATA, "test", tokenizer)
     assert len(test) == 5
@@ -146,9 +122,7 @@ def test_qnli(tokenizer):
 
 def test_diagnostic_set(tokenizer):
     examples, _ = read("ax", DATA, "test", tokenizer)
-    first, second = "the old clerk closed the ledger and went home.", "a clerk went home."
-    assert len(examples) == 8
-    assert examples[0] == Example("0", first, second, "contradiction")
+    assert len(examples) == 8 and examples[0] == Example("0", *CLERK, "contradiction")
     assert glue.TASKS["ax"].labels == glue.TASKS["mnli"].labels
     with refuses("diagnostic ... train ... --task_name"):
         read("ax", DATA, "train", tokenizer)
@@ -164,20 +138,10 @@ def test_max_seq_length_too_short(tokenizer):
 
 def test_find_task():
     assert glue.find_task("MisMNLI") is glue.TASKS["mismnli"]
-    for name, message in (
-        ("mnly", "--task_name=mnly"),
-        ("SST2", "sst-2"),
-        ("something", "something ... tsv"),
-    ):
+    messages = {"mnly": "--task_name=mnly", "SST2": "sst-2", "something": "something ... tsv"}
+    for name, message in messages.items():
         with refuses(message):
             glue.find_task(name)
-
-
-def test_few_of_many_labels_are_shown(tmp_path, tokenizer):
-    task = glue.tsv_task("0", None, "1", labels=[f"class {number}" for number in range(30)])
-    (tmp_path / "train.tsv").write_text("text\tother\n")
-    with refuses("0 ... 9 ... 20"):
-        glue.read_examples(task, str(tmp_path), "train", tokenizer)
 
 
 def test_missing_file(tokenizer, tmp_path):
@@ -247,92 +211,6 @@ def test_blank_lines_count(tokenizer, tmp_path):
     assert (len(examples), skipped) == (1, 2)
 
 
-def test_reading_quotes_line_ends_and_byte_order_mark(tmp_path):
-    path = tmp_path / "a.tsv"
-    path.write_bytes('\ufeffa\t"b\r\n\r\nc\u2028d\x85\t"'.encode())
-    rows = [["a", '"b'], [], ["c\u2028d\x85", '"']]
-    table = tables.read_columns(
-        str(path), [0, 1], has_header=False, quoted_tabs=False, keep_blank=True
-    )
-    assert table.form == tables.TABS
-    assert [row.cells for row in table.rows] == [rows[0], ["", ""], rows[2]]
-    assert [row.line for row in table.rows] == [1, 2, 3]
-
-
-# --- CSV ---
-
-TEXTS = ["plain", "a, b", 'he said "no"', "two\nlines", "tab\there", "", "ende\r\n", " é"]
-
-
-@pytest.mark.parametrize("name", ["a.csv", "a.tsv"])
-@pytest.mark.parametrize("quoting", [csv.QUOTE_MINIMAL, csv.QUOTE_ALL, csv.QUOTE_NONNUMERIC])
-@pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_csv_as_pandas_writes_it(name, quoting, end, tmp_path):
-    path, frame = tmp_path / name, [["id", "text"], *([i, t] for i, t in enumerate(TEXTS))]
-    with path.open("w", newline="", encoding="utf-8-sig") as file:
-        csv.writer(file, quoting=quoting, lineterminator=end).writerows(frame)
-    table = tables.read_columns(str(path), ["text"])
-    assert table.form == tables.CSV and table.header == ["id", "text"]
-    assert [row.cells for row in table.rows] == [list(map(str, row)) for row in frame[1:]]
-    assert [row.line for row in table.rows] == [2, 3, 4, 5, 7, 8, 9, 11]
-
-
-@pytest.mark.parametrize(
-    ("first", "columns", "separator"),
-    [
-        ("text,label", ["text", "label"], ","),
-        ("text,label", [0, 1], ","),
-        ("a text, with a comma", [0], "\t"),
-        ("a text, with a comma", ["text"], "\t"),
-        ("text,label\tother", ["text"], ","),
-        ('"text","a ""b"""', ["text", 'a "b"'], ","),
-        ("", [0, 1], "\t"),
-        ("text,label", ["text,label"], "\t"),
-    ],
-)
-def test_commas_are_columns_where_these_are_needed(first, columns, separator):
-    assert tables.find_form(first.encode(), "a.tsv", columns).separator == separator
-
-
-def test_csv_that_is_none_is_named_with_its_line(tmp_path):
-    path = write(tmp_path, "a.csv", "text,label", "a,b", '"open,c', "d,e")
-    with refuses("a.csv, line 3 ... CSV"):
-        tables.read_columns(str(path), [0])
-    path.write_bytes(b'text,label\n"two\nlines",\xff\n')
-    with refuses("a.csv, line 3 ... UTF-8"):
-        tables.read_columns(str(path), [0])
-
-
-def test_long_text_in_csv(tmp_path):
-    path, limit = write(tmp_path, "a.csv", f'"{"long " * 50_000}",x'), csv.field_size_limit()
-    assert len(tables.read_columns(str(path), [0]).rows[0].cells[0]) == 250_000
-    assert csv.field_size_limit() == limit < 250_000  # the process keeps its own
-
-
-def test_own_csv_files(tokenizer, tmp_path):
-    write(tmp_path, "train.csv", "id,text,label", '1,"two', 'lines, ""quoted""",b', "2,c,a")
-    task = glue.tsv_task(**TSV, data_dir=str(tmp_path))
-    assert task.labels == ("a", "b")
-    examples, _ = glue.read_examples(task, str(tmp_path), "train", tokenizer)
-    assert [example.text_a for example in examples] == ['two lines, "quoted"', "c"]
-    write(tmp_path, "dev.csv", "text,label", '"a', 'b",a', "c")
-    with refuses("dev.csv, line 4 ... 1"):
-        glue.read_examples(task, str(tmp_path), "dev", tokenizer)
-    write(tmp_path, "dev.tsv", "text\tlabel", "c\ta")
-    with refuses("dev.tsv ... dev.csv"):
-        glue.read_examples(task, str(tmp_path), "dev", tokenizer)
-
-
-def test_an_empty_label_is_no_class(tokenizer, tmp_path):
-    path = write(tmp_path, "train.tsv", "text\tlabel", "a\tyes", "b\t ", "c\tno")
-    with refuses("train.tsv, line 3"):
-        glue.tsv_task(**TSV, data_dir=str(tmp_path))
-    task = glue.tsv_task(**TSV, labels=["yes", "no", ""])
-    path.rename(tmp_path / "dev.tsv")
-    with refuses("dev.tsv, line 3"):
-        glue.read_examples(task, str(tmp_path), "dev", tokenizer)
-
-
 ROW_WITHOUT_HEADER = {  # (task, split) -> an example where the header belongs
     ("rte", "dev"): "0\ta\tb\tentailment",
     ("mnli", "train"): "0\t1\t2\t3\t4\t5\t6\t7\ta\tb\tx\tneutral",
@@ -351,8 +229,7 @@ def test_file_without_its_header(name, split, tokenizer, tmp_path):
     task, row = glue.TASKS[name], ROW_WITHOUT_HEADER[name, split]
     (file,) = task.files[split]
     write(tmp_path, f"{task.folder}/{file}", row, row)
-    message = f"{file}, line 1"
-    with refuses(message):
+    with refuses(f"{file}, line 1"):
         read(name, tmp_path, split, tokenizer)
     write(tmp_path, f"{task.folder}/{file}", "anything else", row)
     assert len(read(name, tmp_path, split, tokenizer)[0]) == 1
@@ -364,148 +241,6 @@ def test_any_character_and_any_length_of_text(tokenizer, tmp_path):
     examples, _ = read("rte", tmp_path, "dev", tokenizer)
     arrays = features(examples, glue.TASKS["rte"], tokenizer, 64)
     assert arrays["input_mask"].sum() == 64
-
-
-# --- One's own TSV ---
-
-
-def test_tsv_by_name(tokenizer, tmp_path):
-    write(tmp_path, "train.tsv", "id\tlabel\ttext", "9\tSpam \tBuy  Now", "8\tHam\tHello")
-    write(tmp_path, "test.tsv", "text", "Hello", "Buy")
-    task = glue.tsv_task(**TSV, data_dir=str(tmp_path))
-    assert task.labels == ("Ham", "Spam")
-    examples, _ = glue.read_examples(task, str(tmp_path), "train", tokenizer)
-    assert examples == [
-        Example("train-1", "buy now", None, "Spam"),
-        Example("train-2", "hello", None, "Ham"),
-    ]
-    assert features(examples, task, tokenizer, 8)["label_ids"].tolist() == [1, 0]
-    test, _ = glue.read_examples(task, str(tmp_path), "test", tokenizer)
-    assert test == [Example("0", "hello", None, "Ham"), Example("1", "buy", None, "Ham")]
-
-
-def test_tsv_by_number_and_given_labels(tokenizer, tmp_path):
-    write(tmp_path, "dev.tsv", "one\ttwo\tyes", "three\tfour\tno")
-    task = glue.tsv_task("0", "1", "2", labels=["yes", "no"])
-    examples, _ = glue.read_examples(task, str(tmp_path), "dev", tokenizer)
-    assert examples == [
-        Example("dev-0", "one", "two", "yes"),
-        Example("dev-1", "three", "four", "no"),
-    ]
-    assert features(examples, task, tokenizer, 8)["label_ids"].tolist() == [0, 1]
-
-
-@pytest.mark.parametrize("header", [[], ["text"]])
-def test_tsv_blank_rows_keep_their_place_in_the_test_file(header, tokenizer, tmp_path):
-    rows = ["yes", "", "no", "", ""]
-    write(tmp_path, "test.tsv", *header, *rows)
-    write(tmp_path, "dev.tsv", *(row and f"{row}\tyes" for row in [*header, *rows]))
-    task = glue.tsv_task("text" if header else 0, None, None, labels=["a", "b"])
-    test, left_out = glue.read_examples(task, str(tmp_path), "test", tokenizer)
-    assert [example.text_a for example in test] == rows and left_out == 0
-    assert [example.guid for example in test] == ["0", "1", "2", "3", "4"]
-    arrays = features(test, task, tokenizer, 8)
-    assert arrays["input_mask"].sum(axis=1).tolist()[1::2] == [2, 2]
-    labelled = glue.tsv_task("text" if header else 0, None, "yes" if header else 1, ["yes", "no"])
-    dev, left_out = glue.read_examples(labelled, str(tmp_path), "dev", tokenizer)
-    assert [example.text_a for example in dev] == ["yes", "no"] and left_out == 3
-
-
-def test_tsv_regression(tokenizer, tmp_path):
-    write(tmp_path, "train.tsv", "text\tlabel", "a\t-1.5", "b\t30")
-    task = glue.tsv_task(**TSV, regression=True, data_dir=str(tmp_path))
-    examples, _ = glue.read_examples(task, str(tmp_path), "train", tokenizer)
-    assert [example.label for example in examples] == [-1.5, 30.0]
-    assert task_of(task).schema["label_ids"].dtype == tf.float32
-    assert (task.metrics[0], task.num_outputs) == ("pearson", 1)
-
-
-NUMBERED = {"text_column": 0, "text_pair_column": None, "label_column": 1}
-TEXTS_AS_LABELS = [f"text {number}\tlabel {number % 11}" for number in range(20)]
-
-
-@pytest.mark.parametrize(
-    ("lines", "columns", "message"),
-    [
-        (["text\tclass", "a\tb"], TSV, "'label' ... 'text' ... 'class'"),
-        (
-            ["text\tlabel", "a\t0", "b\t0"],
-            TSV,
-            "['0'] ... --label_column=label",
-        ),
-        (["text\tlabel\ttext", "a\tyes\tb"], TSV, "train.tsv ... 'text'"),
-        (
-            ["text\tlabel", "a\t0", "b\t1"],
-            NUMBERED,  # no names: no header
-            "train.tsv, line 1 ... 'label'",
-        ),
-        (
-            TEXTS_AS_LABELS,
-            NUMBERED,
-            "1 ... 11 ... 20 ... 'label 0' ... --regression",
-        ),
-        (None, TSV, "train.tsv ... train.csv"),
-        (["1\ta", "0\tb", "1\tc", "0\td"], NUMBERED | {"label_column": "0"}, "0"),
-        (["1\ta", "0\tb"], NUMBERED | {"text_pair_column": "00"}, "0"),
-    ],
-    ids=[
-        "missing column", "one label", "two columns of one name", "header", "texts as labels",
-        "no file", "text and label in one column", "two texts in one column",
-    ],
-)  # fmt: skip
-def test_bad_tsv(lines, columns, message, tmp_path):
-    if lines:
-        write(tmp_path, "train.tsv", *lines)
-    with refuses(message):
-        glue.tsv_task(**columns, data_dir=str(tmp_path))
-
-
-def test_a_label_column_may_have_half_as_many_labels_as_rows(tmp_path):
-    write(tmp_path, "train.tsv", *(row.replace("label 10", "label 9") for row in TEXTS_AS_LABELS))
-    assert len(glue.tsv_task(**NUMBERED, data_dir=str(tmp_path)).labels) == 10
-
-
-@pytest.mark.parametrize(
-    ("lines", "message"),
-    [
-        (["text\tlabels", "a\tx|y", "b\t", "c\ty|x"], "line 1 ... 'labels'"),
-        (["text\ttag|more", "a\tx", "b\ty|x"], "line 1 ... 'tag|more'"),
-        (
-            [*TEXTS_AS_LABELS, "no label\t"],
-            "1 ... 11 ... 20 ... 'label 0'",
-        ),
-    ],
-    ids=["header", "header with a separator", "texts as labels"],
-)
-def test_a_column_that_does_not_hold_the_labels_of_texts(lines, message, tmp_path):
-    write(tmp_path, "train.tsv", *lines)
-    with refuses(message) as error:
-        glue.tsv_task("0", None, "1", multi_label=True, data_dir=str(tmp_path))
-    assert "--regression" not in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("lines", "count"),
-    [
-        (["a\t", "b\tx|y"], 2),  # the first row has no label
-        (["a\tx|rare", "b\tx|y"], 3),  # one of its labels occurs again
-        (["a\tx|y", "b\tx", "c\tz", "d\tu"], 4),  # few rows
-        ([f"a\t{n % 9}|{n % 11}|{n % 12}" for n in range(20)], 12),  # three for each of 20
-        ([*TEXTS_AS_LABELS[:19], *["no label\t"] * 99], 11),  # too few rows with a label
-    ],
-)
-def test_a_small_set_of_texts_with_several_labels(lines, count, tmp_path):
-    write(tmp_path, "train.tsv", *lines)
-    task = glue.tsv_task("0", None, "1", multi_label=True, data_dir=str(tmp_path))
-    assert len(task.labels) == count
-
-
-def test_tsv_arguments_that_do_not_go_together(tokenizer, tmp_path):
-    with refuses("['a', 'a']"):
-        glue.tsv_task(**TSV, labels=["a", "a"])
-    task = glue.tsv_task("text", "", "", labels=["a", "b"])
-    with refuses("--do_train"):
-        glue.read_examples(task, str(tmp_path), "train", tokenizer)
 
 
 # --- Metrics ---

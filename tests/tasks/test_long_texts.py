@@ -18,7 +18,7 @@ from albert_tf.tasks import classification, glue
 from albert_tf.tasks.base import TextInput
 from tests import SIZES, tiny
 from tests.errors import assert_names, refuses
-from tests.tasks.test_own_tables import write
+from tests.tasks.task_files import write
 
 TEXTS = ["", "a", "one two three four five six seven", "the man went to the station of Holmes " * 4]
 
