@@ -32,6 +32,8 @@ from tests.tiny import EVALUATE, PREDICT, table, values_of, write_config
 pytestmark = pytest.mark.usefixtures("eagerly")
 
 BASE, VOCABULARY = tiny.CLASSIFIER, tiny.VOCABULARY
+TRAIN = {"do_eval": False, "do_predict": False, "train_step": 1}
+POOLER = "bert/pooler/dense/kernel"
 
 
 @pytest.fixture
@@ -73,6 +75,10 @@ def forget_evaluations(directory):
 
 def blocks(directory):
     return tiny.blocks(directory)[:-1]
+
+
+def weights_of(prefix, name="output_weights"):
+    return readers.TensorFlowReader(str(prefix))[name]
 
 
 def steps(directory):
@@ -223,11 +229,9 @@ def test_another_tasks_checkpoint_gives_its_encoder_and_not_its_head(
     run_main(run_classifier, **flags | values | {"do_eval": False, "train_step": 1})
     out = capsys.readouterr().out
     assert "output_weights" in out
-    ours = readers.TensorFlowReader(str(tmp_path / "out/model.ckpt-0"))
-    theirs = readers.TensorFlowReader(str(first / "model.ckpt-best"))
-    name = "bert/pooler/dense/kernel"
-    np.testing.assert_array_equal(ours[name], theirs[name])
-    assert ours.shapes["output_weights"] == [2, 32] and theirs.shapes["output_weights"] == [3, 32]
+    both = tmp_path / "out/model.ckpt-0", first / "model.ckpt-best"
+    np.testing.assert_array_equal(*(weights_of(path, POOLER) for path in both))
+    assert [weights_of(path).shape for path in both] == [(2, 32), (3, 32)]
 
 
 @pytest.mark.parametrize(
@@ -245,14 +249,12 @@ def test_of_a_fine_tuned_directory_the_best_is_taken(
 
 
 def test_a_directory_of_another_task_is_refused(run_main, flags, trained, tmp_path):
-    message = "finetuned_task.json ... --task_name=rte"
-    for mode in ({}, EVALUATE, PREDICT):
-        with refuses(f"--task_name=qnli ... {trained} ... {message}"):
-            run_main(run_classifier, **flags | mode | {"task_name": "qnli"})
-    values = {"task_name": "QNLI", "init_checkpoint": trained, "output_dir": tmp_path / "new"}
-    for mode in (EVALUATE, PREDICT):
-        with refuses(f"--task_name=QNLI ... {trained} ... {message}"):
-            run_main(run_classifier, **flags | mode | values)
+    here = {"task_name": "qnli"}
+    there = {"task_name": "QNLI", "init_checkpoint": trained, "output_dir": tmp_path / "new"}
+    for values in (here, here | EVALUATE, here | PREDICT, there | EVALUATE, there | PREDICT):
+        name = f"--task_name={values['task_name']}"
+        with refuses(f"{name} ... {trained} ... finetuned_task.json ... --task_name=rte"):
+            run_main(run_classifier, **flags | values)
     with refuses("--task_name"):
         run_main(run_classifier, **flags | EVALUATE | {"task_name": "tsv", "label_column": 1})
     failed = tmp_path / "failed"  # whose start has recorded a task
@@ -265,11 +267,8 @@ def test_a_directory_of_another_task_is_refused(run_main, flags, trained, tmp_pa
     with refuses(f"--output_dir={failed}"):
         run_main(run_classifier, **flags | EVALUATE | values)
     path = trained / run_directory.TASK
-    assert json.loads(path.read_text()) == {
-        "task_name": "rte",
-        "labels": ["entailment", "not_entailment"],
-        "scale": None,
-    }
+    labels = ["entailment", "not_entailment"]
+    assert json.loads(path.read_text()) == {"task_name": "rte", "labels": labels, "scale": None}
     path.write_text("[]")
     with refuses("finetuned_task.json"):
         run_main(run_classifier, **flags | PREDICT)
@@ -301,9 +300,8 @@ def test_a_start_that_failed_does_not_claim_the_directory(run_main, flags, tmp_p
 
 def test_what_is_trained_on_is_said_in_three_lines(train_once):
     printed = (train_once("RTE") / "printed.txt").read_text()
-    said = re.search(
-        r"^Training on (.*)\nClasses: (.*)\n(?:.*\n)?First example: (.*)$", printed, re.MULTILINE
-    )
+    wanted = r"(?m)^Training on (.*)\nClasses: (.*)\n(?:.*\n)?First example: (.*)$"
+    said = re.search(wanted, printed)
     path = BASE["data_dir"] / "RTE" / "train.tsv"
     assert_names(said[1], f"{path} ... 1 ... text_pair ... 2")
     rows = [line.split("\t") for line in path.read_text().splitlines()[1:]]
@@ -334,25 +332,19 @@ def test_diagnostic_set_is_predicted_with_an_mnli_model(run_main, flags, tmp_pat
 
 def test_ones_own_files(run_main, flags, tmp_path):
     """With evaluation by itself afterwards, which takes the columns from the run's record."""
-    data = tmp_path / "own"
-    data.mkdir()
     rows = ["id,review,liked", '1,"good, film",yes', "2,bad film,no", "3,fine,yes", "4,awful,no"]
-    for name in ("train.csv", "dev.csv", "test.tsv"):
-        ending = "," if name.endswith("csv") else "\t"
-        text = "\n".join(rows) if ending == "," else "review\n" + "x\n" * 4
-        (data / name).write_text(text)
-    run_main(
-        run_classifier,
-        **flags | {"task_name": "tsv", "data_dir": data, "train_step": 1},
-        text_column="review",
-        label_column="liked",
-    )
+    for name in ("train.csv", "dev.csv"):
+        (tmp_path / name).write_text("\n".join(rows))
+    (tmp_path / "test.tsv").write_text("review\n" + "x\n" * 4)
+    own = {"task_name": "tsv", "data_dir": tmp_path}
+    columns = {"text_column": "review", "label_column": "liked"}
+    run_main(run_classifier, **flags | own | columns | {"train_step": 1})
     answers = table(tmp_path / "out" / "submit_results.tsv")[1:]
     assert {answer[1] for answer in answers} <= {"yes", "no"}
     assert len(answers) == 4
     before = blocks(tmp_path / "out")
     forget_evaluations(tmp_path / "out")
-    run_main(run_classifier, **flags | EVALUATE | {"task_name": "tsv", "data_dir": data})
+    run_main(run_classifier, **flags | EVALUATE | own)
     assert blocks(tmp_path / "out")[-1] == before[-1]
 
 
@@ -427,50 +419,25 @@ def test_the_history_has_the_evaluation_of_step_0_and_plain_names(train_once):
 @pytest.mark.long
 def test_trials_report_median_mean_and_spread_and_keep_the_best(run_main, flags, tmp_path, capsys):
     run_main(run_classifier, **flags | {"train_step": 1}, num_trials=2)
-    values = {
-        seed: RunDirectory(str(tmp_path / f"out/trial-{seed}")).results.best for seed in (1, 2)
-    }
-    best = max(values, key=values.get)
+    folders = {seed: tmp_path / f"out/trial-{seed}" for seed in (1, 2)}
+    values = {seed: RunDirectory(str(path)).results.best for seed, path in folders.items()}
+    best, scores = max(values, key=values.get), list(values.values())
     summary = (tmp_path / "out" / "trials.txt").read_text().splitlines()[-1]
-    scores = list(values.values())
     assert f"median {np.median(scores):.4f}, mean {np.mean(scores):.4f}" in summary
     assert f"standard deviation {np.std(scores, ddof=1):.4f}" in summary
     assert summary in capsys.readouterr().out
-    weights = {
-        seed: readers.TensorFlowReader(str(tmp_path / f"out/trial-{seed}/model.ckpt-0"))[
-            "output_weights"
-        ]
-        for seed in (1, 2)
-    }
-    assert np.abs(weights[1] - weights[2]).max() > 0
-    for seed in (1, 2):
-        assert (tmp_path / f"out/trial-{seed}/flags.txt").exists()
-        assert (tmp_path / f"out/trial-{seed}/albert_config.json").exists()
-    for folder in ("out", "out/trial-1", "out/trial-2"):
-        assert (tmp_path / folder / run_directory.TASK).exists()
-    kept = readers.TensorFlowReader(str(tmp_path / "out/model.ckpt-best"))
-    theirs = readers.TensorFlowReader(str(tmp_path / f"out/trial-{best}/model.ckpt-best"))
-    np.testing.assert_array_equal(kept["output_weights"], theirs["output_weights"])
+    weights = [weights_of(path / "model.ckpt-0") for path in folders.values()]
+    assert np.abs(weights[0] - weights[1]).max() > 0
+    for path in folders.values():
+        assert (path / "flags.txt").exists() and (path / "albert_config.json").exists()
+    for path in (tmp_path / "out", *folders.values()):
+        assert (path / run_directory.TASK).exists()
+    kept, theirs = (
+        weights_of(path / "model.ckpt-best") for path in (tmp_path / "out", folders[best])
+    )
+    np.testing.assert_array_equal(kept, theirs)
     assert (tmp_path / "out" / "submit_results.tsv").exists()
     assert RunDirectory(str(tmp_path / "out")).results.best == values[best]
-
-
-def test_trials_in_a_used_directory_have_their_own_metric_and_say_which_are_old(
-    run_main, flags, tmp_path, trials_that_fail, capsys
-):
-    out = tmp_path / "out"
-    out.mkdir()
-    (out / "best_trial.txt").write_text("8:1:0.75")  # of a run without trials
-    trials_that_fail(set())
-    run_main(run_classifier, **flags, num_trials=2)
-    printed = capsys.readouterr().out
-    assert (out / "best_trial.txt").read_text() == "1:1:0.2"
-    assert "eval_accuracy 0.2000" not in printed
-    trials_that_fail({3})
-    run_main(run_classifier, **flags | {"seed": 2}, num_trials=2)
-    printed = capsys.readouterr().out
-    assert_says(printed, "2 ... eval_accuracy ... 0.2000")
-    assert (out / "trials.txt").read_text().splitlines()[0].endswith("0.2\tof an earlier start")
 
 
 def test_trials_do_not_replace_the_best_checkpoint_of_a_training(run_main, flags, trained):
@@ -484,77 +451,76 @@ def test_trials_do_not_replace_the_best_checkpoint_of_a_training(run_main, flags
 
 
 @pytest.fixture
-def trials_that_fail(monkeypatch):
-    """Replaces training by a score, or by failure: trials_that_fail(seeds, sign of the score)."""
+def run_trials(run_main, flags, tmp_path, monkeypatch):
+    """Runs trials whose training is replaced by a score, 0.SEED, or by failure of some seeds.
 
-    def replace(seeds, sign=""):
+    run_trials(failing seeds, sign of the score, **flags) -> the lines of trials.txt.
+    """
+
+    def run(failing=(), sign="", num_trials=2, **others):
         def run_trial(task, config, options, strategy):
             seed = options.seed
-            if seed in seeds:
+            if seed in failing:
                 raise metrics.NonFiniteError("not finite\nat step 7")
             best = Path(options.output_dir) / "model.ckpt-best"
             best.parent.mkdir(exist_ok=True)  # locked, it is there
-            model = heads.ClassificationModel(config, 2)
-            named = name_table.named_variables(model)
+            named = name_table.named_variables(heads.ClassificationModel(config, 2))
             tf.train.Checkpoint(variables=named).write(str(best))
             (best.parent / "best_trial.txt").write_text(f"1:1:{sign}0.{seed}")
             (best.parent / "eval_results.txt").write_text(f"eval_accuracy = 0.{seed}\n")
 
         monkeypatch.setattr(finetuning, "train_and_evaluate", run_trial)
+        run_main(run_classifier, **flags | others, num_trials=num_trials)
+        return (tmp_path / "out" / "trials.txt").read_text().splitlines()
 
-    return replace
+    return run
 
 
-def test_a_trial_that_fails_is_written_down_and_the_others_go_on(
-    run_main, flags, tmp_path, trials_that_fail
-):
-    trials_that_fail({2, 4})
-    run_main(run_classifier, **flags, num_trials=4)
-    lines = (tmp_path / "out" / "trials.txt").read_text().splitlines()
+def test_a_trial_that_fails_is_written_down_and_the_others_go_on(run_trials, tmp_path):
+    *trials, summary = run_trials({2, 4}, num_trials=4)
     folder = tmp_path / "out" / "trial-"
-    assert lines[:4] == [
-        f"{folder}1\t0.1",
-        f"{folder}2\tfailed: not finite at step 7",
-        f"{folder}3\t0.3",
-        f"{folder}4\tfailed: not finite at step 7",
-    ]
-    assert "of 2 trials (2 failed): median 0.2000, mean 0.2000" in lines[4]
-    assert f"best 0.3000 in {folder}3" in lines[4]
+    failed = "failed: not finite at step 7"
+    scores = ("0.1", failed, "0.3", failed)
+    assert trials == [f"{folder}{seed}\t{score}" for seed, score in enumerate(scores, 1)]
+    assert "of 2 trials (2 failed): median 0.2000, mean 0.2000" in summary
+    assert f"best 0.3000 in {folder}3" in summary
     assert run_directory.exists(str(tmp_path / "out" / "model.ckpt-best"))
     assert (tmp_path / "out" / "eval_results.txt").read_text() == "eval_accuracy = 0.3\n"
 
 
-def test_the_best_trial_by_loss_has_the_lowest_one(run_main, flags, tmp_path, trials_that_fail):
-    trials_that_fail({}, sign="-")  # as the losses in best_trial.txt
-    run_main(run_classifier, **flags | {"do_predict": False}, num_trials=2, best_metric="eval_loss")
-    *trials, summary = (tmp_path / "out" / "trials.txt").read_text().splitlines()
+def test_the_best_trial_by_loss_has_the_lowest_one(run_trials, tmp_path):
+    # The sign is that of losses in best_trial.txt.
+    *trials, summary = run_trials(sign="-", do_predict=False, best_metric="eval_loss")
     assert [line.split("\t")[1] for line in trials] == ["0.1", "0.2"]
     assert "mean 0.1500" in summary and summary.endswith(f"best 0.1000 in {tmp_path}/out/trial-1")
     assert (tmp_path / "out" / "best_trial.txt").read_text() == "1:1:-0.1"
 
 
-def test_a_trial_with_a_damaged_record_is_written_down_too(
-    run_main, flags, tmp_path, trials_that_fail
+def test_trials_in_a_used_directory_have_their_own_metric_and_say_which_are_old(
+    run_trials, tmp_path, capsys
 ):
-    trials_that_fail({})
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "best_trial.txt").write_text("8:1:0.75")  # of a run without trials
+    run_trials()
+    assert (tmp_path / "out" / "best_trial.txt").read_text() == "1:1:0.2"
+    assert "eval_accuracy 0.2000" not in capsys.readouterr().out
+    assert run_trials({3}, seed=2)[0].endswith("0.2\tof an earlier start")
+    assert_says(capsys.readouterr().out, "2 ... eval_accuracy ... 0.2000")
+
+
+def test_a_trial_with_a_damaged_record_is_written_down_too(run_trials, tmp_path):
     (tmp_path / "out" / "trial-1").mkdir(parents=True)
     (tmp_path / "out" / "trial-1" / "best_trial.txt").write_text("damaged")
-    run_main(run_classifier, **flags | {"do_predict": False}, num_trials=2)
-    first, second, _ = (tmp_path / "out" / "trials.txt").read_text().splitlines()
+    first, second, _ = run_trials(do_predict=False)
     assert second.endswith("trial-2\t0.2")
     assert_says(first, "best_trial.txt ... global_step")
 
 
-def test_one_trial_that_succeeds_is_enough_and_none_is_an_error(
-    run_main, flags, tmp_path, trials_that_fail
-):
-    trials_that_fail({1})
-    run_main(run_classifier, **flags | {"do_predict": False}, num_trials=2)
-    summary = (tmp_path / "out" / "trials.txt").read_text().splitlines()[-1]
+def test_one_trial_that_succeeds_is_enough_and_none_is_an_error(run_trials, tmp_path):
+    summary = run_trials({1}, do_predict=False)[-1]
     assert "of 1 trials (1 failed)" in summary and "deviation nan" in summary
-    trials_that_fail({1, 2})
     with refuses("2"):
-        run_main(run_classifier, **flags, num_trials=2)
+        run_trials({1, 2})
     assert len((tmp_path / "out" / "trials.txt").read_text().splitlines()) == 2
 
 
@@ -584,15 +550,8 @@ def test_records_are_shuffled_and_batched_as_the_flags_say(run_main, flags, monk
 
     monkeypatch.setattr(input_pipeline, "train_batches", spy)
     monkeypatch.setattr(classification, "num_sorted", lambda *_: 8)
-    values = {
-        "do_eval": False,
-        "do_predict": False,
-        "train_step": 1,
-        "warmup_step": 1,
-        "learning_rate": 0.2,
-    }
-    values |= {"shuffle_buffer_size": 7, "length_buckets": "29,31"}
-    run_main(run_classifier, **flags | values)
+    values = {"warmup_step": 1, "learning_rate": 0.2, "shuffle_buffer_size": 7}
+    run_main(run_classifier, **flags | TRAIN | values, length_buckets="29,31")
     assert given == [(7, (29, 31, 64), True)] and widths == {29, 31, 64}
     out = capsys.readouterr().out
     assert_says(out, "Warning ... 8")
@@ -603,13 +562,10 @@ def test_records_are_shuffled_and_batched_as_the_flags_say(run_main, flags, monk
 
 def test_constants_of_the_optimizer(run_main, flags, tmp_path):
     """Without memory, decay and epsilon each entry moves by the rate, whatever its gradient."""
-    flags |= {"do_eval": False, "do_predict": False, "train_step": 1, "warmup_step": 0}
-    flags |= {"learning_rate": 0.001, "beta_1": 0, "beta_2": 0, "epsilon": 1e-30}
-    run_main(run_classifier, **flags, weight_decay_rate=0)
-    before, after = (
-        readers.TensorFlowReader(str(tmp_path / "out" / f"model.ckpt-{step}")) for step in (0, 1)
-    )
-    moved = np.abs(after["output_weights"] - before["output_weights"])
+    flags |= TRAIN | {"warmup_step": 0, "learning_rate": 0.001, "weight_decay_rate": 0}
+    run_main(run_classifier, **flags, beta_1=0, beta_2=0, epsilon=1e-30)
+    before, after = (weights_of(tmp_path / f"out/model.ckpt-{step}") for step in (0, 1))
+    moved = np.abs(after - before)
     np.testing.assert_allclose(moved, 0.001, rtol=1e-3)
 
 
@@ -626,9 +582,6 @@ def test_the_same_seed_gives_the_same_run(run_main, flags, tmp_path):
 
 
 # --- Features that are kept ---
-
-
-TRAIN = {"do_eval": False, "do_predict": False, "train_step": 1}
 
 
 def rewrite(path, change):
@@ -696,8 +649,7 @@ def test_a_bad_record_among_kept_features_is_named(run_main, flags, trained, nam
         sidecar = Path(f"{path}.meta.json")
         meta = json.loads(sidecar.read_text())
         sidecar.write_text(json.dumps(meta | {"bytes": path.stat().st_size}))
-        message = f"{name} ... record 3 ... {path} ... {value} ... {allowed}"
-        with refuses(message):
+        with refuses(f"{name} ... record 3 ... {path} ... {value} ... {allowed}"):
             run_main(run_classifier, **flags | mode)
 
 
@@ -751,11 +703,8 @@ def test_module_in_a_local_directory(run_main, flags, train_once, tmp_path, caps
     values |= {"albert_hub_module_handle": module, "allow_random_init": False}
     run_main(run_classifier, **flags | values | {"do_eval": False, "do_predict": False})
     assert f"from {module}/variables/variables" in capsys.readouterr().out
-    name = "bert/pooler/dense/kernel"
-    np.testing.assert_array_equal(
-        readers.TensorFlowReader(str(tmp_path / "out/model.ckpt-0"))[name],
-        readers.TensorFlowReader(str(source))[name],
-    )
+    both = tmp_path / "out/model.ckpt-0", source
+    np.testing.assert_array_equal(*(weights_of(path, POOLER) for path in both))
 
 
 # --- Bad input ---
@@ -834,14 +783,12 @@ def test_nothing_of_tensorflow_is_made_before_the_devices(
     """GPUs can no longer be set up once something was computed on them."""
     order, make = [], graph_tokenization.GraphTokenizer.__init__
     set_up = launch.set_up_devices
-    monkeypatch.setattr(
-        launch, "set_up_devices", lambda given: order.append("devices") or set_up(given)
-    )
-    monkeypatch.setattr(
-        graph_tokenization.GraphTokenizer,
-        "__init__",
-        lambda *values, **named: order.append("tokenizer") or make(*values, **named),
-    )
+
+    def noted(name, function):
+        return lambda *values, **named: order.append(name) or function(*values, **named)
+
+    monkeypatch.setattr(launch, "set_up_devices", noted("devices", set_up))
+    monkeypatch.setattr(graph_tokenization.GraphTokenizer, "__init__", noted("tokenizer", make))
     run_main(run_classifier, **flags | PREDICT, export_dir=tmp_path / "export")
     assert order == ["devices", "tokenizer"]
 
