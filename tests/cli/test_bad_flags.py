@@ -209,10 +209,7 @@ MISTAKES_OF = {  # script -> rows of words and a part of the answer
         ((*TRAIN, "--data_dir={here}", "--export_dir="), "--export_dir"),
         ((*TRAIN, *FRESH, "--data_dir=none"), "--data_dir=none"),
         ((*TRAIN, *FRESH, "--data_dir={here}", "--max_qa_length=510"), "--max_qa_length=510"),
-        (
-            (*TRAIN, "--data_dir={here}", "--high_only", "--middle_only"),
-            "--high_only",
-        ),
+        ((*TRAIN, "--data_dir={here}", "--high_only", "--middle_only"), "--high_only"),
         ((*TRAIN, *FRESH, "--data_dir={here}", "--dropout_prob=1"), "--dropout_prob"),
         ((*PREDICT, "--data_dir={here}", "--nodo_train"), "/ou"),
         ((*PREDICT, "--data_dir={here}", "--ensemble_dirs=a,b"), "--ensemble_dirs ... --do_train"),
@@ -244,10 +241,7 @@ MISTAKES_OF = {  # script -> rows of words and a part of the answer
         ((*RECORDS, "--input_file={here}/*", "--masked_lm_budget=0.1"), "--spm_model_file"),
         ((*RECORDS, "--input_file={here}/*", "--init_from_group0"), "--init_check"),
         ((*RECORDS, "--input_file={here}/*", "--ngram=2"), "--ngram ... --mask"),
-        (
-            (*RECORDS, "--input_file={here}/*", "--nodo_whole_word_mask"),
-            "--masked",
-        ),
+        ((*RECORDS, "--input_file={here}/*", "--nodo_whole_word_mask"), "--masked"),
         ((*RECORDS, "--input_file=x", "--nodo_train"), "--do_train"),
         (
             (*RECORDS, "--input_file={here}/*", "--nodo_train", "--do_eval"),
@@ -264,24 +258,15 @@ MISTAKES_OF = {  # script -> rows of words and a part of the answer
     "train_sentencepiece": [
         (("--input_file=none", "--model_prefix=x"), "'none'"),
         (("--input_file={here}/*", "--model_prefix=x/"), "--model_prefix=x/"),
-        (
-            ("--input_file={here}/*", "--model_prefix="),
-            "--model_prefix=",
-        ),
+        (("--input_file={here}/*", "--model_prefix="), "--model_prefix="),
         (("--input_file=x", "--model_prefix=x", "--vocab_size=2"), "--vocab_size"),
     ],
     "minimal_pairs": [
         (("--model=none", "--input_file={here}/*"), "--model=none"),
         (("--model={here}", "--input_file=none"), "--input_file"),
-        (
-            ("--model={here}", "--input_file={here}/*", "--output_file={here}"),
-            "--output_file=",
-        ),
+        (("--model={here}", "--input_file={here}/*", "--output_file={here}"), "--output_file="),
     ],
-    "make_config": [
-        (("--vocab=none",), "--vocab=none"),
-        (("--vocab={here}",), "--vocab="),
-    ],
+    "make_config": [(("--vocab=none",), "--vocab=none"), (("--vocab={here}",), "--vocab=")],
     "export_checkpoints": [
         (("--albert_directory={here}/model", "--export_path="), "--export_path"),
         ((*EXPORT, "--albert_directory="), "--albert_directory"),

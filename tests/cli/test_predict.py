@@ -229,11 +229,7 @@ def test_a_first_line_that_is_an_example_all_the_same(classifier, run):
             b'0,1,2\n7,"a, ""b""",c\n8,two lines,d\n',
             {"text_column": 1, "text_pair_column": 2, "id_column": 0},
         ),
-        (
-            "in.txt",
-            b'id#text#text_pair\n7#a, "b"#c\n8#two lines#d\n',
-            {"delimiter": "#"},
-        ),
+        ("in.txt", b'id#text#text_pair\n7#a, "b"#c\n8#two lines#d\n', {"delimiter": "#"}),
     ],
 )
 def test_tables(name, content, flags, classifier, run_main, tmp_path):
@@ -507,11 +503,7 @@ def test_swapped_questions(question, context, is_swapped):
         (b"a\tb\n", NAMED, "line 1 ... text_pair"),
         (b"a\tb\tc\n", {}, "--text_column"),
         (b"a\tb\n", {"text_column": "a"}, "text_pair ... --text_pair_column"),
-        (
-            b"a\tb\n",
-            {"text_column": "a", "text_pair_column": "c"},
-            "line 1",
-        ),
+        (b"a\tb\n", {"text_column": "a", "text_pair_column": "c"}, "line 1"),
         (b"a\tb\n", {"text_column": 0, "text_pair_column": 2}, "2"),
         (
             b'{"text": "a", "text_pair": "b"}\n',
@@ -519,11 +511,7 @@ def test_swapped_questions(question, context, is_swapped):
             "line 1 ... JSON",
         ),
         (b"a\tb\n", {"text_column": 0, "text_pair_column": 5}, "5"),
-        (
-            b"a\tb\n",
-            {"text_column": "a", "text_pair_column": 1, "header": False},
-            "--noheader",
-        ),
+        (b"a\tb\n", {"text_column": "a", "text_pair_column": 1, "header": False}, "--noheader"),
     ],
 )
 def test_mistakes_in_headers_and_tables(content, flags, message, classifier, run):

@@ -180,16 +180,8 @@ def test_embeddings_need_a_pooler(release, run_main, monkeypatch):
             {"fill_mask": "a", "embeddings": "pooled_output"},
             "--fill_mask ... --embeddings",
         ),
-        (
-            "release",
-            {"text": "a", "embeddings": "sequence_output"},
-            "--saved_model",
-        ),
-        (
-            "release",
-            {"score": True, "fill_mask": "a"},
-            "--score ... --fill_mask",
-        ),
+        ("release", {"text": "a", "embeddings": "sequence_output"}, "--saved_model"),
+        ("release", {"score": True, "fill_mask": "a"}, "--score ... --fill_mask"),
         (
             "release",
             {"score": True, "embeddings": "pooled_output", "text": "a"},

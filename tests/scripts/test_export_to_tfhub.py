@@ -425,10 +425,7 @@ def enlarge_vocabulary(path):
         (damage_encoder, "encoder ... 25"),
         (enlarge_vocabulary, "311 ... vocab_size=300"),
         (more_groups, "group_1"),
-        (
-            record(text={"do_lower_case": False}),
-            "do_lower_case=true ... --do_lower_case=false",
-        ),
+        (record(text={"do_lower_case": False}), "do_lower_case=true ... --do_lower_case=false"),
         (
             record(vocabulary={"flag": "vocab_file", "path": "other.txt", "sha256": "00"}),
             "vocab.txt ... other.txt",

@@ -114,10 +114,7 @@ def test_records_that_do_not_fit_the_flags(pretrain, flags, made, tmp_path):
             pretrain(**values)
         assert not (tmp_path / "out" / "checkpoint").exists()
 
-    refused(
-        "--masked_lm_budget=0.2 ... /masked",
-        input_file=made / "masked",
-    )
+    refused("--masked_lm_budget=0.2 ... /masked", input_file=made / "masked")
     both = f"{made / 'masked'},{made / 'unmasked'}"
     refused("/masked ... --masked_lm_prob=0", do_eval=True, eval_input_file=both)
     other = tmp_path / "other.txt"

@@ -133,10 +133,7 @@ def test_nothing_has_to_be_typed_again(predict, trained, parts, tmp_path, name):
 def test_a_flag_that_says_otherwise_is_an_error(predict, parts, trained, name, flag):
     out = trained(name)
     if flag == "spm_model_file":
-        value, message = (
-            parts / "other.model",
-            f"other.model ... {out}/run.json",
-        )
+        value, message = (parts / "other.model", f"other.model ... {out}/run.json")
     elif flag == "albert_config_file":
         value, message = parts / "heads.json", f"heads.json ... num_attention_heads=4 ... {out}"
     elif flag not in SCRIPTS[name][2]:
@@ -182,9 +179,7 @@ def test_a_run_without_a_record_follows_the_flags(trained, predict, parts, tmp_p
     [
         ({"text": {"doc_stride": 8}}, "--doc_stride=16 ... two/run.json ... --doc_stride=8"),
         pytest.param(
-            {"vocabulary": {"sha256": "00"}},
-            "spm.model ... two/run.json",
-            marks=pytest.mark.long,
+            {"vocabulary": {"sha256": "00"}}, "spm.model ... two/run.json", marks=pytest.mark.long
         ),
     ],
 )

@@ -99,10 +99,7 @@ def test_balanced_weights_make_classes_equal(capsys):
 
 def test_weights_of_the_classes_of_words():
     objective = objectives.with_class_weights(objectives.TOKEN_CLASSIFICATION, [1.0, 3.0])
-    features = {
-        "label_ids": tf.constant([[0, 1, 1, 0]]),
-        "label_mask": tf.constant([[1, 1, 0, 0]]),
-    }
+    features = {"label_ids": tf.constant([[0, 1, 1, 0]]), "label_mask": tf.constant([[1, 1, 0, 0]])}
     assert objective.weights(features)["eval_loss"].numpy().tolist() == [[1.0, 3.0, 0.0, 0.0]]
     losses, weights = objective.terms(features, {"logits": tf.zeros([1, 2, 2])})["eval_loss"]
     assert weights.numpy().tolist() == [[1.0, 3.0]] and losses.shape == weights.shape

@@ -108,14 +108,8 @@ TWICE = {"data": [{"paragraphs": [{"context": "Ideas.", "qas": [question(), ques
         ('{"data": [1]}', "0 ... 'paragraphs'"),
         ('{"data": ' + "[" * 100_000, "bad.json ... JSON"),
         ('{"data": {"a": ' + "[" * 300 + "]" * 300 + "}}", "'data'"),
-        (
-            '{"data": [{"paragraphs": [{"context": "\\ud800", "qas": []}]}]}',
-            "0 ... 'context'",
-        ),
-        (
-            '{"data": [{"paragraphs": [{"context": " \\n", "qas": []}]}]}',
-            "bad.json ... 0",
-        ),
+        ('{"data": [{"paragraphs": [{"context": "\\ud800", "qas": []}]}]}', "0 ... 'context'"),
+        ('{"data": [{"paragraphs": [{"context": " \\n", "qas": []}]}]}', "bad.json ... 0"),
         (json.dumps(TWICE), "bad.json ... 'q1'"),
     ],
 )

@@ -298,17 +298,9 @@ def test_command_ends_quietly_if_its_output_is_closed(prediction_file):
             "'answers'",
         ),
         ('{"data": []}', "[]", "JSON"),
-        (
-            '{"data": []}',
-            "id,answer\na,x\n",
-            "predictions.json ... JSON",
-        ),
+        ('{"data": []}', "id,answer\na,x\n", "predictions.json ... JSON"),
         ('{"data": []}', '{"a": "x", "b": 1}', "predictions.json ... 'b' ... 1"),
-        (
-            '{"data": []}',
-            '{"a": [["x"]]}',
-            "predictions.json ... 'a' ... [['x']]",
-        ),
+        ('{"data": []}', '{"a": [["x"]]}', "predictions.json ... 'a' ... [['x']]"),
         ('{"data": []}', "[" * 100_000, "predictions.json ... JSON"),
     ],
 )
