@@ -15,15 +15,8 @@ def original_features(features, tokenizer):
     number = 0
     for batch in features.batches(1):
         row = int(batch["unique_ids"][0]) - squad_features.FIRST_UNIQUE_ID
-        example, start, length, offset = (
-            int(values[row])
-            for values in (
-                features.example_index,
-                features.span_start,
-                features.span_length,
-                features.window_offset,
-            )
-        )
+        names = ("example_index", "span_start", "span_length", "window_offset")
+        example, start, length, offset = (int(getattr(features, name)[row]) for name in names)
         number = number + 1 if start else 0
         paragraph = features.paragraph(example)
         label = {name: int(values[0]) for name, values in batch.items() if name in features.labels}
