@@ -462,6 +462,8 @@ def test_swapped_questions(question, context, is_swapped):
 @pytest.mark.parametrize(
     ("content", "flags", "message"),
     [
+        (b"", {}, "/in.txt"),
+        (b"\n\r\n", {}, "/in.txt"),
         (b"text\ttext_pair\nab\n", NAMED, "line 2 ... 1 ... 2"),
         (b"text\ttext_pair\ttext\n", NAMED, "'text'"),
         (b"text\ttext_pair\tlabel\n", NAMED, "line 1"),
@@ -480,15 +482,9 @@ def test_swapped_questions(question, context, is_swapped):
         (b"a\tb\n", {"text_column": "a", "text_pair_column": 1, "header": False}, "--noheader"),
     ],
 )
-def test_mistakes_in_headers_and_tables(content, flags, message, classifier, run):
+def test_mistakes_in_headers_and_tables(content, flags, message, classifier, run, tmp_path):
     with refuses(message):
         run(classifier, content, **flags)
-
-
-@pytest.mark.parametrize("content", [b"", b"\n\r\n"])
-def test_no_example(content, classifier, run, tmp_path):
-    with refuses(f"{tmp_path}/in"):
-        run(classifier, content)
     assert not (tmp_path / "out.jsonl").exists()
 
 
