@@ -3,6 +3,8 @@
 
 from albert_tf.tasks.squad import features as squad_features
 
+MODEL_INPUTS = ("input_ids", "input_mask", "segment_ids", "p_mask")
+
 
 def original_features(features, tokenizer):
     """Yields the features as the dicts (InputFeatures) of the original, one per window.
@@ -30,10 +32,7 @@ def original_features(features, tokenizer):
                 offset + i: bool(features.max_context[row, i]) for i in range(length)
             },
             "tokens": tokenizer.convert_ids_to_tokens(batch["input_ids"][0].tolist()),
-            **{
-                name: batch[name][0].tolist()
-                for name in ("input_ids", "input_mask", "segment_ids", "p_mask")
-            },
+            **{name: batch[name][0].tolist() for name in MODEL_INPUTS},
             "paragraph_len": offset + length + 1,
             "start_position": label.get("start_positions"),
             "end_position": label.get("end_positions"),

@@ -61,6 +61,7 @@ def test_examples_are_the_originals(version, split):
     expected = golden_json(f"squad_{version}_{split}_examples")
     names = [name for name in expected[0] if name != "end_position"]
     found = squad_questions.read_examples(data_file(version, split), split == "train")
+    assert squad_questions.is_v2(data_file(version, split)) == (version == "v2.0")
     for ours, theirs in zip(found, expected, strict=True):
         assert {name: getattr(ours, name) for name in names} == {
             name: theirs[name] for name in names
@@ -72,11 +73,6 @@ def test_gold_answers_are_kept_for_scoring():
     answers = {example.qas_id: example.answers for example in found}
     assert answers["q002"] == ("The", "The", "the THE!")
     assert answers["q003i"] == ()
-
-
-@pytest.mark.parametrize("version, expected", [("v1.1", False), ("v2.0", True)])
-def test_version_is_read_from_the_data(version, expected):
-    assert squad_questions.is_v2(data_file(version, "dev")) is expected
 
 
 def test_prediction_needs_no_answers_but_scoring_does(tmp_path):
@@ -331,12 +327,16 @@ def test_links_of_normalised_texts_are_those_of_the_reference(kind, tokenizers):
     assert tables > 20
 
 
-def test_most_paragraphs_need_no_table(monkeypatch):
+def test_most_paragraphs_need_no_table(monkeypatch, tokenizer):
     monkeypatch.setattr(squad_alignment, "_ScoreTable", None)
     text = "aaa and bbb, and so on. The end"
     links, score = squad_alignment.link_characters(list(text), " " + text)
     assert links.tolist() == list(range(1, len(text) + 1))
     assert score == len(text)
+    # Nor does a text with little in common.
+    assert squad_alignment.align("½" * 500 + "the count shrugged", tokenizer) is None
+    aligned = squad_alignment.align("the count" + " " * 500 + "shrugged", tokenizer)
+    assert aligned.paragraph.ends[-1] == 516 and aligned.paragraph.starts[0] == 0
 
 
 @pytest.mark.shared_data
@@ -379,13 +379,6 @@ def test_memory_for_links_grows_with_the_text():
     assert peak < 8e6
 
 
-def test_a_text_with_little_in_common_needs_no_table(monkeypatch, tokenizer):
-    monkeypatch.setattr(squad_alignment, "_ScoreTable", None)
-    assert squad_alignment.align("½" * 500 + "the count shrugged", tokenizer) is None
-    aligned = squad_alignment.align("the count" + " " * 500 + "shrugged", tokenizer)
-    assert aligned.paragraph.ends[-1] == 516 and aligned.paragraph.starts[0] == 0
-
-
 @pytest.mark.parametrize("keeps", [False, True])
 def test_letters_with_marks_are_aligned(keeps, tokenizer):
     """The original gives up where more than a fifth of the characters are marks."""
@@ -404,9 +397,7 @@ def test_position_conversion_is_that_of_the_original():
         else:
             found = squad_alignment.convert_positions(links, position, is_start, limit)
             assert found == expected, (index, position, limit, is_start)
-
-
-def test_positions_are_converted_all_at_once():
+    # All at once.
     links = np.array([-1, 2, -1, -1, 7, -1])
     for is_start, expected in ((True, [0, 2, 3, 3, 7, 8]), (False, [1, 2, 6, 6, 7, 8])):
         found = squad_alignment.convert_positions(links, np.arange(6), is_start, 9)
@@ -638,12 +629,9 @@ def test_questions_without_answer_and_out_of_window_teach_cls(tokenizer):
 def test_settings_without_a_window_are_errors(change, message):
     with refuses(message):
         dataclasses.replace(SMALL, **change)
-
-
-@pytest.mark.parametrize("name", ["max_query_length", "n_best_size", "max_answer_length"])
-def test_settings_below_one_are_errors(name):
-    with refuses(f"--{name} ... 1 ... 0"):
-        options.Squad(**{name: 0})
+    for name in ("max_query_length", "n_best_size", "max_answer_length"):
+        with refuses(f"--{name} ... 1 ... 0"):
+            options.Squad(**{name: 0})
 
 
 def test_a_question_that_fills_the_sequence_is_an_error(tokenizer):

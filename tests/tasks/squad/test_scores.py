@@ -64,13 +64,10 @@ def test_answers_score_as_in_the_original():
         assert scores.f1_score(prediction, gold, 1.0) == f1_v2
 
 
-def test_normalisation_takes_the_steps_in_order():
+def test_words_of_answers():
     # Punctuation goes before articles do, so "a-n" is one; only ASCII punctuation goes.
     assert scores.normalize_answer(" The  “Cat’s”, a-n\tAN u.s.a. ") == "“cat’s” usa"
-
-
-def test_f1_counts_repeated_words_once_each():
-    # 2 words in common of 3 and of 4.
+    # Repeated words count once each: 2 words in common of 3 and of 4.
     expected = 2 * (2 / 3) * (2 / 4) / (2 / 3 + 2 / 4)
     assert scores.f1_score("cat cat dog", "cat cat cat bird", 0.0) == expected
 
@@ -98,13 +95,6 @@ def test_v1_missing_prediction_scores_zero(capsys):
     result = scores.evaluate_v1(gold, {"a": "A cat!", "b": "dog house", "z": "x"})
     assert result == close({"exact_match": 100 / 3, "f1": 100 * (1 + 2 / 3) / 3})
     assert capsys.readouterr().err == "Unanswered question c will receive score 0.\n"  # official
-
-
-def test_v1_needs_gold_answers():
-    with refuses("question b"):
-        scores.evaluate_v1({"a": ("x",), "b": ()}, {"a": "x"})
-    with refuses("question"):
-        scores.evaluate_v1({}, {})
 
 
 def test_v2_raw_scores_are_the_originals(v2):
@@ -177,23 +167,13 @@ def test_v2_by_hand(capsys):
     na_scores = {"a": 0.1, "c": 0.3, "b": 0.2, "d": 1.5, "e": 9.0}
     result = scores.evaluate_v2(gold, predictions, na_scores)
     assert capsys.readouterr().err == "Missing prediction for e\n"
-    assert result == pytest.approx(
-        {
-            "exact": 50.0,  # a, d
-            "f1": 100 * (1 + 2 / 3 + 0 + 1) / 4,
-            "total": 4,
-            "HasAns_exact": 50.0,
-            "HasAns_f1": 100 * (1 + 2 / 3) / 2,
-            "HasAns_total": 2,
-            "NoAns_exact": 50.0,
-            "NoAns_f1": 50.0,
-            "NoAns_total": 2,
-            "best_exact": 75.0,  # a answered, c and d not
-            "best_exact_thresh": 0.1,
-            "best_f1": 100 * (2 + 1 + 2 / 3) / 4,
-            "best_f1_thresh": 0.2,
-        }
-    )
+    f1_of_all, f1_of_answered = 100 * (1 + 2 / 3 + 0 + 1) / 4, 100 * (1 + 2 / 3) / 2
+    wanted = {"exact": 50.0, "f1": f1_of_all, "total": 4}  # a, d
+    wanted |= {"HasAns_exact": 50.0, "HasAns_f1": f1_of_answered, "HasAns_total": 2}
+    wanted |= {"NoAns_exact": 50.0, "NoAns_f1": 50.0, "NoAns_total": 2}
+    wanted |= {"best_exact": 75.0, "best_exact_thresh": 0.1}  # a answered, c and d not
+    wanted |= {"best_f1": 100 * (2 + 1 + 2 / 3) / 4, "best_f1_thresh": 0.2}
+    assert result == pytest.approx(wanted)
     # Above its threshold, a question counts as unanswered.
     strict = scores.evaluate_v2(gold, predictions, na_scores, na_threshold=0.15)
     assert (strict["exact"], strict["HasAns_exact"], strict["NoAns_exact"]) == (75.0, 50.0, 100.0)
@@ -208,7 +188,11 @@ def test_v2_nothing_worth_answering_gives_threshold_zero():
     assert (result["best_f1"], result["best_f1_thresh"]) == (50.0, 0.0)
 
 
-def test_v2_bad_input():
+def test_bad_input():
+    with refuses("question b"):
+        scores.evaluate_v1({"a": ("x",), "b": ()}, {"a": "x"})
+    with refuses("question"):
+        scores.evaluate_v1({}, {})
     with refuses("1"):
         scores.evaluate_v2({"a": (), "b": ()}, {"a": "", "b": ""}, {"a": 0.0})
     with refuses("predictions"):
