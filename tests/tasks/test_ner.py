@@ -494,16 +494,10 @@ def test_metrics_by_hand(written, tokenizer):
     arrays, _ = features(corpus, tokenizer, 40)
     logits = logits_of(arrays, "B-PER I-PER O O B-LOC O B-PER")
     found = metrics(corpus, arrays, logits, 1)
-    assert found == pytest.approx(
-        {
-            "precision": 2 / 3,
-            "recall": 1 / 2,
-            "f1": 4 / 7,
-            "eval_accuracy": 5 / 7,
-            "eval_loss": (5 * math.log(2) + 2 * math.log(8)) / 7,
-            "loss": math.log(2) * ((3 + 3) / 4 + (2 + 3) / 3) / 2,  # the mean of two batches
-        }
-    )
+    wanted = {"precision": 2 / 3, "recall": 1 / 2, "f1": 4 / 7, "eval_accuracy": 5 / 7}
+    wanted["eval_loss"] = (5 * math.log(2) + 2 * math.log(8)) / 7
+    wanted["loss"] = math.log(2) * ((3 + 3) / 4 + (2 + 3) / 3) / 2  # the mean of two batches
+    assert found == pytest.approx(wanted)
     whole = metrics(corpus, arrays, logits, 2)
     assert whole == pytest.approx(found | {"loss": found["eval_loss"]})
 

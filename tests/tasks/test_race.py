@@ -166,18 +166,24 @@ ABC = "question;A;B;C;answer"
 @pytest.mark.parametrize(
     ("split", "lines", "message"),
     [
-        ("test", [ABC, "?;3;2;1;1", "?;3;2;1;2"], "see"),  # numbers or texts
-        ("test", [ABC, "?;x;y;z;9"], "9"),
-        ("test", [ABC, "Who?;x;y;z;A", "When?;x;y;z;"], "1 of 2"),  # some have no answer
-        ("train", [HEAD, "a;Who?;['x', 'y'];1"], "0 ... 1 ... A, B"),  # from 0 or 1
-        ("train", ["question;0;1;answer", "Who?;x;y;A"], "option 1 ... options"),
-        ("train", ["question;first;second;answer", "Who?;x;y;A"], "option 1 ... options"),
+        ("test", [ABC, "?;3;2;1;1", "?;3;2;1;2"], "test.csv ... see"),  # numbers or texts
+        ("test", [ABC, "?;x;y;z;9"], "test.csv ... 9"),
+        (
+            "test",
+            [ABC, "Who?;x;y;z;A", "When?;x;y;z;"],
+            "test.csv ... 1 of 2",
+        ),  # some have no answer
+        ("train", [HEAD, "a;Who?;['x', 'y'];1"], "train.csv ... 0 ... 1 ... A, B"),  # from 0 or 1
+        ("train", ["question;0;1;answer", "Who?;x;y;A"], "train.csv ... option 1 ... options"),
+        ("train", ["question;first;second;answer", "Who?;x;y;A"], "train.csv ... option 1"),
+        ("train", [ABC, "Who?;x;y;z;A"], "--middle_only"),  # tables have no levels
     ],
 )
 def test_tables_that_are_refused(split, lines, message, tokenizer, tmp_path):
     (tmp_path / f"{split}.csv").write_text("\n".join(lines) + "\n")
-    with refuses(f"{tmp_path}/{split}.csv ... {message}"):
-        race.read_examples(str(tmp_path), split, tokenizer)
+    levels = race.LEVELS if "--middle" not in message else ("middle",)
+    with refuses(f"{tmp_path} ... {message}"):
+        race.read_examples(str(tmp_path), split, tokenizer, levels)
 
 
 @pytest.mark.parametrize(
@@ -192,18 +198,19 @@ def test_columns_with_an_option_each(header, columns):
     assert race.option_columns(header.split()) == columns.split()
 
 
+def test_records_of_other_levels_or_lengths_are_others(tokenizer):
+    data = race.RaceData(task(tokenizer, 64, 24), "", "", "", levels=("middle",))
+    assert data.settings == {"levels": ("middle",), "max_qa_length": 24}
+    data.task.choices = 3
+    assert data.settings == {"levels": ("middle",), "max_qa_length": 24, "choices": 3}
+
+
 def test_columns_that_are_not_read_are_named(tokenizer, tmp_path):
     (tmp_path / "train.csv").write_text("hint,question,A,B,answer\nIt rains,Who?,x,y,A\n")
     data = race.RaceData(
         race.RaceTask(TextInput(tokenizer, 32, SIZES), 8, choices=2), str(tmp_path), "out", "out"
     )
     assert data.described().endswith("not used: hint")
-
-
-def test_tables_have_no_levels(tokenizer, tmp_path):
-    (tmp_path / "train.csv").write_text("question,A,B,answer\nWho?,x,y,A\n")
-    with refuses("--middle_only", tmp_path):
-        race.read_examples(str(tmp_path), "train", tokenizer, ("middle",))
 
 
 def test_one_file_per_passage_gives_the_same_as_all_txt(tokenizer, tmp_path):
@@ -218,8 +225,10 @@ def test_one_file_per_passage_gives_the_same_as_all_txt(tokenizer, tmp_path):
 
 def test_all_txt_goes_first_and_blank_lines_do_not_count(tokenizer, tmp_path):
     lines = "\n".join(["", json.dumps(PASSAGE), "", json.dumps(PASSAGE), ""])
-    write(tmp_path, "train/middle/all.txt", lines)
-    assert len(read_one(tmp_path, PASSAGE, tokenizer)) == 4
+    write(tmp_path, "train/middle/all.txt", "\ufeff" + lines)  # a byte order mark is skipped
+    assert len(read_one(tmp_path, "\ufeff" + json.dumps(PASSAGE), tokenizer)) == 4
+    (tmp_path / "RACE" / "train" / "middle" / "all.txt").unlink()
+    assert len(race.read_examples(str(tmp_path), "train", tokenizer, ("middle",))) == 2
 
 
 def test_files_are_sorted_and_levels_in_order(tmp_path):
@@ -227,12 +236,6 @@ def test_files_are_sorted_and_levels_in_order(tmp_path):
         write(tmp_path, f"dev/{name}", PASSAGE)
     found = [Path(path).name for _, path in race.input_files(str(tmp_path), "dev")]
     assert found == ["2.txt", "10.txt", "1.txt"]
-
-
-@pytest.mark.parametrize("name", ["train/middle/7.txt", "train/middle/all.txt"])
-def test_a_byte_order_mark_is_skipped(name, tokenizer, tmp_path):
-    write(tmp_path, name, "\ufeff" + json.dumps(PASSAGE))
-    assert len(race.read_examples(str(tmp_path), "train", tokenizer, ("middle",))) == 2
 
 
 @pytest.mark.parametrize("answers", [{}, {"answers": []}, {"answers": None}])
@@ -275,21 +278,18 @@ DAMAGED = [  # content of 7.txt, or what is changed in the passage; message
     (json.dumps(PASSAGE)[:-1] + "\0}", "7.txt ... JSON"),
     ("", "7.txt ... JSON"),
     (b'{"id": "\xe9"}', "7.txt ... UTF-8"),
+    (json.dumps(PASSAGE) + "\n{", "all.txt, line 2 ... JSON"),
 ]
 
 
 @pytest.mark.parametrize(("content", "message"), DAMAGED)
 def test_a_damaged_file_is_named(content, message, tokenizer, tmp_path):
     content = PASSAGE | content if isinstance(content, dict) else content
+    name = "all.txt" if message.startswith("all.txt") else "7.txt"
+    write(tmp_path, f"train/middle/{name}", content)
     with refuses(message) as error:
-        read_one(tmp_path, content, tokenizer)
-    assert len(str(error.value)) < 1000
-
-
-def test_a_damaged_line_is_named(tokenizer, tmp_path):
-    write(tmp_path, "train/middle/all.txt", json.dumps(PASSAGE) + "\n{")
-    with refuses("all.txt, line 2 ... JSON"):
         race.read_examples(str(tmp_path), "train", tokenizer, ("middle",))
+    assert len(str(error.value)) < 1000
 
 
 def test_missing_files_directories_and_hidden_files(tokenizer, tmp_path):
@@ -431,6 +431,8 @@ def passage_of(*counts, **changes):
 def test_any_number_of_options(counts, most, tokenizer, tmp_path):
     write(tmp_path, "train/high/1.txt", passage_of(*counts, id=7))
     assert race.count_options(str(tmp_path), ("high",)) == most
+    write(tmp_path, "dev/high/1.txt", passage_of(most + 1))  # other splits count
+    assert race.count_options(str(tmp_path), ("high",)) == most + 1
     examples = race.read_examples(str(tmp_path), "train", tokenizer, ("high",), most)
     assert [len(example.endings) for example in examples] == counts
     assert {example.passage_id for example in examples} == {"7"}
@@ -440,12 +442,6 @@ def test_any_number_of_options(counts, most, tokenizer, tmp_path):
     exists = arrays["input_mask"].reshape(len(counts), most, 32).any(axis=-1)
     assert exists.sum(axis=1).tolist() == counts
     assert arrays["label_ids"].tolist() == [count - 1 for count in counts]
-
-
-def test_options_of_other_splits_count(tmp_path):
-    write(tmp_path, "train/high/1.txt", passage_of(3))
-    write(tmp_path, "dev/high/1.txt", passage_of(5))
-    assert race.count_options(str(tmp_path), ("high",)) == 5
 
 
 def test_the_options_of_a_trained_model(tmp_path):
