@@ -26,3 +26,18 @@ def pretrain(run_main, flags):
         run_main(run_pretraining, **flags | others)
 
     return run
+
+
+@pytest.fixture
+def asked(run_main, monkeypatch):
+    """What flags ask `fine_tune` for: asked(script, flag=value, ...) -> options.FineTuning."""
+    from albert_tf.training import finetuning
+
+    def run(script, **flags):
+        found = []
+        with monkeypatch.context() as patched:
+            patched.setattr(finetuning, "fine_tune", lambda *values: found.append(values[2]))
+            run_main(script, **flags)
+        return found[0]
+
+    return run

@@ -368,37 +368,27 @@ def test_an_ensemble_averages_models_of_any_size(run_main, flags, two_models, tm
 
 
 @pytest.mark.parametrize(
-    ("questions", "epochs", "steps", "warmup"),
-    [(87_599, 2.0, 3649, 364), (130_319, 2.0, 5429, 542), (47, 1.0, 0, 0)],
+    ("questions", "steps", "warmup"), [(87_599, 3649, 364), (130_319, 5429, 542)]
 )
-def test_steps_count_questions(run_main, monkeypatch, flags, questions, epochs, steps, warmup):
+def test_steps_count_questions(asked, monkeypatch, flags, questions, steps, warmup):
     """SQuAD 1.1 and 2.0 at docs/squad.md's batches of 48; windows are more, but do not count."""
-    found = []
+    settings = flags | {"train_batch_size": 48, "shuffle_buffer_size": 7, "do_predict": False}
     monkeypatch.setattr(squad.SquadData, "train_examples", [None] * questions)
-    monkeypatch.setattr(finetuning, "fine_tune", lambda *values: found.append(values[2]))
-    settings = flags | {"train_batch_size": 48, "num_train_epochs": epochs}
-    settings |= {"shuffle_buffer_size": 7, "do_predict": False}
-    if not steps:
-        with refuses(f"{questions} ... --train_batch_size=48 ... --num_train_epochs={epochs}"):
-            run_main(run_squad, **settings)
-        return
-    run_main(run_squad, **settings)
-    assert (found[0].train_steps, found[0].warmup_steps) == (steps, warmup)
-    assert found[0].optimizer == "adamw" and found[0].learning_rate == 5e-5
-    assert found[0].shuffle_buffer_size == 7
+    made = asked(run_squad, **settings | {"num_train_epochs": 2.0})
+    assert (made.train_steps, made.warmup_steps) == (steps, warmup)
+    assert (made.optimizer, made.learning_rate, made.shuffle_buffer_size) == ("adamw", 5e-5, 7)
+    monkeypatch.setattr(squad.SquadData, "train_examples", [None] * 47)
+    with refuses("47 ... --train_batch_size=48 ... --num_train_epochs=1.0"):
+        asked(run_squad, **settings | {"num_train_epochs": 1.0})
 
 
 @pytest.mark.parametrize("is_labelled", [True, False])
-def test_checkpoints_that_are_not_evaluated_stay(
-    run_main, monkeypatch, flags, is_labelled, tmp_path
-):
-    found = []
-    monkeypatch.setattr(finetuning, "fine_tune", lambda *values: found.append(values[2]))
+def test_checkpoints_that_are_not_evaluated_stay(asked, flags, is_labelled, tmp_path):
     if not is_labelled:
         flags["predict_file"] = without_answers(flags["predict_file"], tmp_path / "test.json")
-    run_main(run_squad, **flags)
+    made = asked(run_squad, **flags)
     kept = (True, run_squad.KEEP_CHECKPOINTS) if is_labelled else (False, None)
-    assert (found[0].do_eval, found[0].keep_checkpoint_max) == kept
+    assert (made.do_eval, made.keep_checkpoint_max) == kept
 
 
 def test_a_damaged_threshold_is_found_before_training(run_main, flags, tmp_path):
