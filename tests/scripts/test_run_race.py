@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """run_race.py through its real main, on the original's tiny RACE files."""
 
-import json
 import re
 import shutil
 from pathlib import Path
@@ -165,8 +164,9 @@ def test_best_checkpoint_without_a_record_of_its_score(run_main, flags, trained)
     for name in ("best_trial.txt", "eval_results.txt"):
         (trained / name).unlink()
     golden_models.copy(trained / "model.ckpt-1", trained / "model.ckpt-best")
-    run_main(run_race, **flags | EVALUATE)
+    run_main(run_race, **flags | EVALUATE, eval_file=trained / "mine.tf_record")
     assert [values_of(block)["global_step"] for block in blocks(trained)] == [1, 2]
+    assert (trained / "mine.tf_record").exists()
 
 
 def test_only_the_last_checkpoints_stay(run_main, flags, trained):
@@ -188,48 +188,6 @@ def test_one_level_alone(run_main, flags, trained, level, capsys):
     assert metrics["eval_accuracy"] == metrics[f"eval_accuracy_{level}"]
     assert len([name for name in metrics if name.startswith("eval_accuracy_")]) == 1
     assert all(row[0].startswith(level) for row in table(trained)[1:])
-
-
-@pytest.mark.parametrize("changed", [{"max_qa_length": 20}, {"middle_only": True}])
-def test_records_of_other_settings_are_made_anew(run_main, flags, trained, changed, capsys):
-    """Beside those that are there; a file that was named is replaced."""
-    (first,) = trained.glob("race_eval-*.tf_record")
-    before = first.read_bytes()
-    named = {"eval_file": trained / "mine.tf_record"}
-
-    def evaluate(max_qa_length=FLAGS["max_qa_length"], **others):
-        """With the length in the run's record, which a flag may not contradict."""
-        record = json.loads((trained / "run.json").read_text())
-        record["text"]["max_qa_length"] = max_qa_length
-        (trained / "run.json").write_text(json.dumps(record))
-        run_main(run_race, **flags | EVALUATE | {"max_qa_length": max_qa_length} | others)
-
-    evaluate(**changed)
-    evaluate(**named)
-    assert named["eval_file"].read_bytes() == before == first.read_bytes()
-    capsys.readouterr()
-    evaluate(**named | changed)
-    reason = "levels" if "middle_only" in changed else "max_qa_length"
-    assert_says(capsys.readouterr().out, f"{named['eval_file']} ... {reason}")
-    (other,) = {*trained.glob("race_eval-*.tf_record")} - {first}
-    assert named["eval_file"].read_bytes() == other.read_bytes() != before
-
-
-def test_test_set_without_answers(run_main, flags, trained, tmp_path, capsys):
-    """In the layout of the distributed archive, with a file for each passage."""
-    for level in race.LEVELS:
-        folder = tmp_path / "RACE" / "test" / level
-        folder.mkdir(parents=True)
-        text = (DATA / "RACE" / "test" / level / "all.txt").read_text(encoding="utf-8")
-        for number, line in enumerate(filter(None, text.split("\n"))):
-            passage = json.loads(line)
-            del passage["answers"]
-            (folder / f"{number}.txt").write_text(json.dumps(passage), encoding="utf-8")
-    (trained / "predict_results.txt").unlink()
-    before = table(trained)
-    run_main(run_race, **flags | PREDICT | {"data_dir": tmp_path})
-    assert not (trained / "predict_results.txt").exists()
-    assert table(trained) == [before[0], *([*row[:3], "", *row[4:]] for row in before[1:])]
 
 
 # --- Warnings and errors ---
