@@ -31,19 +31,12 @@ def made(tmp_path_factory, run_main):
 
 @pytest.fixture
 def flags(made, tmp_path):
-    return tiny.PRETRAINING | {
-        "albert_config_file": GOLDEN / "optimizers" / "albert_config.json",
-        "input_file": made / "unmasked",
-        "output_dir": tmp_path / "out",
-        "masked_lm_budget": 0.2,
-        "vocab_file": made / "vocab.txt",
-        "max_eval_steps": 1,
-        "max_seq_length": LENGTH,
-        "max_predictions_per_seq": 6,
-        "shuffle_buffer_size": 8,
-        "num_train_steps": 6,
-        "save_checkpoints_steps": 3,
-    }
+    config = GOLDEN / "optimizers" / "albert_config.json"
+    files = {"albert_config_file": config, "input_file": made / "unmasked"}
+    files |= {"vocab_file": made / "vocab.txt", "output_dir": tmp_path / "out"}
+    sizes = {"max_seq_length": LENGTH, "max_predictions_per_seq": 6, "masked_lm_budget": 0.2}
+    steps = {"num_train_steps": 6, "save_checkpoints_steps": 3, "max_eval_steps": 1}
+    return tiny.PRETRAINING | files | sizes | steps | {"shuffle_buffer_size": 8}
 
 
 def records_in(directory):
