@@ -27,6 +27,7 @@ from tests.checkpoints.golden_models import MODELS, VARIANTS, golden_config, rea
 from tests.errors import assert_names, assert_says, refuses
 
 EXPRESSIBLE = [variant for variant in VARIANTS if variant != "noproj"]
+HF = {"export_format": "hf"}
 STEP_0 = {"global_step": np.int64(0)}
 
 
@@ -73,7 +74,7 @@ def to_transformers(export):
     """Exports a directory for transformers: (source, flag=value, ...) -> path, its tokenizer."""
 
     def run(source, name="hf", **values):
-        directory = export(source, name, export_format="hf", **values)
+        directory = export(source, name, **HF, **values)
         return directory, json.loads((directory / "tokenizer_config.json").read_text())
 
     return run
@@ -87,7 +88,7 @@ def source(tmp_path):
         folder = tmp_path / "source"
         shutil.copytree(MODELS / variant, folder)
         if vocabulary:
-            name = "30k-clean.model" if vocabulary.endswith(".model") else vocabulary
+            name = vocabulary.replace("spm_uncased", "30k-clean")
             shutil.copy(GOLDEN / "tokenization" / vocabulary, folder / name)
         if tensors is not None:
             write(folder / "model.ckpt", tensors)
@@ -126,7 +127,7 @@ def test_tf1_to_ours_to_tf1_is_bit_identical(variant, export):
 @pytest.mark.parametrize("variant", EXPRESSIBLE)
 def test_ours_to_transformers_to_ours_is_bit_identical(variant, export, with_vocabulary):
     folder, tensors = with_vocabulary(variant)
-    theirs = export(folder, "hf", export_format="hf")
+    theirs = export(folder, "hf", **HF)
     again = export(theirs, "again/model.ckpt", "model.safetensors", export_format="tf1")
     assert_same(read(again), tensors | STEP_0)
     assert config_of(again.parent) == config_of(folder)
@@ -300,7 +301,7 @@ def test_heads_that_transformers_lacks_are_told(fine_tuned, export, capsys):
     folder, _ = fine_tuned("squad2")
     tuned = '{"null_score_diff_threshold": -1.5, "tuned_on": "dev.json"}'
     (folder / run_directory.THRESHOLD).write_text(tuned)
-    theirs = export(folder, "hf", export_format="hf")
+    theirs = export(folder, "hf", **HF)
     assert not (theirs / run_directory.THRESHOLD).exists()  # it is of that head
     ours = export(folder, export_format="tf2")
     assert RunDirectory(str(ours.parent)).threshold == NoAnswerThreshold(-1.5, "dev.json")
@@ -355,13 +356,12 @@ def test_tokenizers_that_transformers_lacks(with_vocabulary, export, tmp_path):
     proto.trainer_spec.model_type = 2
     path.write_bytes(proto.SerializeToString())
     with refuses(f"--export_format=hf ... {path} ... SentencePiece"):
-        export(folder, "hf", export_format="hf")
+        export(folder, "hf", **HF)
     assert not (tmp_path / "hf").exists()
 
 
 # --- Bad input -----------------------------------------------------------------------------------
 
-HF = {"export_format": "hf"}
 BIAS = {"cls/predictions/output_bias": np.zeros([301], np.float32)}
 OTHER_HEAD = read(MODELS / "base" / "model.ckpt") | BIAS
 
@@ -409,7 +409,7 @@ def test_a_weight_beyond_half_precision_is_an_error(with_vocabulary, export, tmp
     tensors["bert/pooler/dense/bias"] = np.full_like(tensors["bert/pooler/dense/bias"], 1e5)
     write(folder / "model.ckpt", tensors)
     with refuses("pooler/dense/bias ... --dtype=fp16"):
-        export(folder, "hf", export_format="hf", dtype="fp16")
+        export(folder, "hf", **HF, dtype="fp16")
     assert not (tmp_path / "hf").exists()
 
 
@@ -490,8 +490,7 @@ def more_pieces(tmp_path):
     """Writes the vocabulary of `with_vocabulary` without its last piece, "j", and with others."""
 
     def write_model(*pieces):
-        model = GOLDEN / "tokenization" / "spm_uncased.model"
-        proto = ModelProto.FromString(model.read_bytes())
+        proto = ModelProto.FromString(tiny.VOCABULARY.read_bytes())
         assert proto.pieces.pop().piece == "j"
         for piece in pieces:
             proto.pieces.add(piece=piece, score=-20.0)
@@ -520,14 +519,14 @@ def test_new_pieces(of_source, form, with_vocabulary, export, more_pieces, capsy
         written = export(folder, "src/model.ckpt", export_format="tf2")
         folder = Path(shutil.copy(folder / "30k-clean.model", written.parent)).parent
     elif of_source == "hf":
-        folder, checkpoint = export(folder, "src", export_format="hf"), "model.safetensors"
+        folder, checkpoint = export(folder, "src", **HF), "model.safetensors"
     capsys.readouterr()
     export(folder, name, checkpoint, export_format=form, new_vocabulary=new)
     assert_says(capsys.readouterr().out, "2999 ... 3 ... 1 ... 1 dropped")
     found, tensors = written_weights(folder.parent / name.split("/")[0])
     assert found.read_config().vocab_size == 3003
     assert Path(found.vocabulary_file()).read_bytes() == new.read_bytes()
-    tokenizer = FullTokenizer(spm_model_file=str(GOLDEN / "tokenization" / "spm_uncased.model"))
+    tokenizer = FullTokenizer(spm_model_file=str(tiny.VOCABULARY))
     parts = [("▁the", "the"), ("of", "the"), ("str", "ing"), tuple(tokenizer.vocab)]
     for name in OF_PIECES:
         np.testing.assert_array_equal(tensors[name][:2999], old[name][:2999])
@@ -573,25 +572,21 @@ def test_a_packaged_model_takes_new_pieces(export, tmp_path, capsys):
 
 def test_vocabularies_that_do_not_fit_are_refused(with_vocabulary, export, tmp_path, more_pieces):
     folder, _ = with_vocabulary()
-    other = GOLDEN / "tokenization" / "vocab.txt"
-    with refuses(f"--new_vocabulary={other} ... WordPiece ... SentencePiece"):
-        export(folder, new_vocabulary=other)
-    no_model = folder / "albert_config.json"
-    with refuses(f"--new_vocabulary={no_model} ... SentencePiece"):
-        export(folder, new_vocabulary=no_model)
-    turkish = tmp_path / "tr.model"
-    clean_up = CleanUp(casing_language="tr")
-    turkish.write_bytes(vocabulary_record.add(more_pieces().read_bytes(), clean_up))
-    with refuses(f"--new_vocabulary={turkish} ... casing_language='tr'"):
-        export(folder, new_vocabulary=turkish)
-    with refuses("--new_vocabulary=none.model"):
-        export(folder, new_vocabulary="none.model")
+    turkish, without_cls = tmp_path / "tr.model", tmp_path / "cls.model"
+    content = more_pieces().read_bytes()
+    turkish.write_bytes(vocabulary_record.add(content, CleanUp(casing_language="tr")))
+    proto = ModelProto.FromString(content)
+    proto.pieces[2].piece = "<cls>"
+    without_cls.write_bytes(proto.SerializeToString())
+    for path, message in (
+        (tiny.WORDPIECE, "WordPiece ... SentencePiece"),
+        (folder / "albert_config.json", "SentencePiece"),
+        (turkish, "casing_language='tr'"),
+        (without_cls, "[CLS]"),
+        ("none.model", "none.model"),
+    ):
+        with refuses(f"--new_vocabulary={path} ... {message}"):
+            export(folder, new_vocabulary=path)
     with refuses("--export_path= ... 30k-clean.model"):
         export(folder, "source/other", new_vocabulary=more_pieces("▁thethe"))
-    new = more_pieces()
-    proto = ModelProto.FromString(new.read_bytes())
-    proto.pieces[2].piece = "<cls>"
-    new.write_bytes(proto.SerializeToString())
-    with refuses(f"--new_vocabulary={new} ... [CLS]"):
-        export(folder, new_vocabulary=new)
     assert not (tmp_path / "out" / "model.ckpt.index").exists()
