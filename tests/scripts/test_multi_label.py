@@ -30,19 +30,10 @@ CLOSE = 1e-5
 LABELS = ("food", "news", "sport")
 WORDS = dict(zip(LABELS, ("London", "Mary", "walked"), strict=True))  # one piece each
 CONFIG = tiny.CONFIG | NO_DROPOUT
-LEARN = COMMON | {
-    "task_name": "tsv",
-    "multi_label": True,
-    "do_eval": True,
-    "max_seq_length": 16,
-    "train_step": 100,
-    "warmup_step": 10,
-    "save_checkpoints_steps": 100,
-    "learning_rate": 1e-3,
-    "train_batch_size": 32,
-    "text_column": "text",
-    "label_column": "labels",
-}
+LEARN = COMMON | {"do_eval": True, "max_seq_length": 16, "train_batch_size": 32}
+LEARN |= {"task_name": "tsv", "multi_label": True, "text_column": "text", "label_column": "labels"}
+LEARN |= {"train_step": 100, "save_checkpoints_steps": 100}
+LEARN |= {"learning_rate": 1e-3, "warmup_step": 10}
 
 
 def write_files(folder):

@@ -31,27 +31,18 @@ SHARED = {"allow_random_init": True, "do_train": True, "learning_rate": 1e-4, "s
 SHARED |= {"train_batch_size": 2}
 SCRIPTS = {  # module, flags of data, settings of text, flags of training, files to compare
     "classifier": (
-        run_classifier,
-        {"data_dir": GLUE, "task_name": "CoLA"},
-        CASED | {"max_seq_length": 24},
-        {"train_step": 1, "do_eval": True},
-        "test_results.tsv",
+        run_classifier, {"data_dir": GLUE, "task_name": "CoLA"}, CASED | {"max_seq_length": 24},
+        {"train_step": 1, "do_eval": True}, "test_results.tsv",
     ),
     "race": (
-        run_race,
-        {"data_dir": GLUE},
-        CASED | {"max_seq_length": 48, "max_qa_length": 12},
-        {"train_step": 1, "warmup_step": 0, "do_eval": False},
-        "predictions.tsv",
+        run_race, {"data_dir": GLUE}, CASED | {"max_seq_length": 48, "max_qa_length": 12},
+        {"train_step": 1, "warmup_step": 0, "do_eval": False}, "predictions.tsv",
     ),
     "squad": (
-        run_squad,
-        tiny.SQUAD_FILES["1.1"] | {"predict_batch_size": 64},
-        CASED | {"max_seq_length": 48, "doc_stride": 16, "max_query_length": 12},
-        {"num_train_epochs": 0.2, "save_checkpoints_steps": 1000},
-        "nbest_predictions.json",
+        run_squad, tiny.SQUAD_FILES["1.1"] | {"predict_batch_size": 64}, CASED | tiny.WINDOWS,
+        {"num_train_epochs": 0.2, "save_checkpoints_steps": 1000}, "nbest_predictions.json",
     ),
-}
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
