@@ -591,14 +591,10 @@ def test_exports_of_another_kind(run_main, tmp_path):
     with refuses("saved_model.pb"):
         run_main(predict, saved_model=tmp_path, text="a")
     number = {"x": tf.TensorSpec([])}
-    export = save(tmp_path / "other", {"x": (lambda weights, x: {"y": x}, number)})
-    with refuses("'text'"):
-        run_main(predict, saved_model=export, text="a")
-    export = save(
-        tmp_path / "more", {"text": (lambda w, text, x: {"y": x}, {"text": TEXT} | number)}
-    )
-    with refuses("'text'"):
-        run_main(predict, saved_model=export, text="a")
+    for name, specs in (("x", number), ("text", {"text": TEXT} | number)):
+        export = save(tmp_path / name, {name: (lambda weights, x, **_: {"y": x}, specs)})
+        with refuses("'text'"):
+            run_main(predict, saved_model=export, text="a")
 
 
 def test_the_newest_export_is_taken(tmp_path):

@@ -93,7 +93,7 @@ def test_the_text_is_cleaned_as_it_is_for_records(tmp_path, monkeypatch, run_mai
     assert skipped == ["one"]
 
 
-def test_lines_that_are_left_out_are_counted(tmp_path, monkeypatch, run_main, capsys):
+def test_documents_are_split_and_lines_left_out(tmp_path, monkeypatch, run_main, capsys):
     pytest.importorskip("sentence_splitter", reason="needs the extra documents")
     values = {"input_format": "jsonl", "on_decode_error": "skip"}
     content = b'{"text": "one"}\n{"text": null}\n{}\ncaf\xe9\n'
@@ -103,13 +103,8 @@ def test_lines_that_are_left_out_are_counted(tmp_path, monkeypatch, run_main, ca
     places = {"input_file": tmp_path / "a", "model_prefix": tmp_path / "out/spm"}
     with refuses("3 ... --text_key"):
         run_main(train_sentencepiece, **values | places, text_key="body")
-
-
-def test_documents_are_split(tmp_path, monkeypatch, run_main):
-    pytest.importorskip("sentence_splitter", reason="needs the extra documents")
-    content = json.dumps({"body": "One thing. Another one."}).encode()
-    values = {"input_format": "jsonl", "text_key": "body"}
-    found = read(tmp_path / "a", content, monkeypatch, run_main, **values)
+    content = json.dumps({"body": "One thing. Another one."}).encode()  # which are split
+    found = read(tmp_path / "a", content, monkeypatch, run_main, **values, text_key="body")
     assert found == ["one thing.", "another one."]
 
 
@@ -172,12 +167,21 @@ def test_the_vocabulary_file_has_pieces_and_scores(sentences):
 TURKISH = [f"İPTAL SIRA {word} ığdır bir kapı, {word} ılık." for word in ("su", "ev", "göz", "çay")]
 
 
-def test_records_go_by_the_record_of_the_vocabulary(tmp_path, run_main, capsys):
-    text = tmp_path / "tr.txt"
-    text.write_text("\n".join([*TURKISH, "", *(line.lower() for line in TURKISH)]))
-    prefix = tmp_path / "spm"
-    values = {"input_file": text, "model_prefix": prefix, "vocab_size": 41}
-    run_main(train_sentencepiece, casing_language="tr", **values)
+@pytest.fixture
+def files(tmp_path):
+    """Writes a text: files(lines) -> flags of the text and of the model that is made of it."""
+
+    def write(lines):
+        (tmp_path / "a.txt").write_text("\n".join(lines))
+        return {"input_file": tmp_path / "a.txt", "model_prefix": tmp_path / "spm"}
+
+    return write
+
+
+def test_records_go_by_the_record_of_the_vocabulary(files, tmp_path, run_main, capsys):
+    given = files([*TURKISH, "", *(line.lower() for line in TURKISH)])
+    text, prefix = given.values()
+    run_main(train_sentencepiece, **given, casing_language="tr", vocab_size=41)
     assert_says(capsys.readouterr().out, f"{prefix}.model ... --casing_language=tr")
     facts = source.of_vocabulary({"spm_model_file": f"{prefix}.model"})
     told = {name: fact.value for name, fact in facts.items()}
@@ -195,11 +199,10 @@ def test_records_go_by_the_record_of_the_vocabulary(tmp_path, run_main, capsys):
         run_main(create_pretraining_data, strip_accents=True, **values)
 
 
-def test_what_a_vocabulary_loses_is_said(tmp_path, run_main, capsys):
-    text = tmp_path / "a.txt"
-    text.write_text("\n".join([*TURKISH, "パンダが ビルで えびを たべる", "می\u200cخواهم [SEP]"]))
-    values = {"input_file": text, "model_prefix": tmp_path / "spm", "vocab_size": 58}
-    run_main(train_sentencepiece, strip_accents=True, character_coverage=1.0, **values)
+def test_what_a_vocabulary_loses_is_said(files, run_main, capsys):
+    given = files([*TURKISH, "パンダが ビルで えびを たべる", "می\u200cخواهم [SEP]"])
+    given |= {"vocab_size": 58, "strip_accents": True, "character_coverage": 1.0}
+    run_main(train_sentencepiece, **given)
     assert_says(
         capsys.readouterr().out,
         "3 marks of 5 KATAKANA ... --strip_accents=false",
@@ -219,19 +222,14 @@ def test_what_a_vocabulary_loses_is_said(tmp_path, run_main, capsys):
          "--casing_language=tr ... --do_lower_case"),
     ],
 )  # fmt: skip
-def test_choices_without_an_effect(given, names, tmp_path, launched):
-    text = tmp_path / "a.txt"
-    text.write_text("\n".join(TURKISH))
-    done = launched(train_sentencepiece, input_file=text, model_prefix=tmp_path / "spm", **given)
-    assert_error(done, names)
+def test_choices_without_an_effect(given, names, files, tmp_path, launched):
+    assert_error(launched(train_sentencepiece, **files(TURKISH), **given), names)
     assert not [*tmp_path.glob("spm*")]
 
 
-def test_a_symbol_may_be_composed(tmp_path, run_main):
-    text = "".join(f"{n} 패키지 설치 {n % 7} 나는 패키지\n" for n in range(200))
-    (tmp_path / "a.txt").write_text(text)
-    run_main(train_sentencepiece, input_file=tmp_path / "a.txt", model_prefix=tmp_path / "spm",
-             vocab_size=50, user_defined_symbols=["패키지"])  # fmt: skip
+def test_a_symbol_may_be_composed(files, tmp_path, run_main):
+    given = files(f"{n} 패키지 설치 {n % 7} 나는 패키지" for n in range(200))
+    run_main(train_sentencepiece, **given, vocab_size=50, user_defined_symbols=["패키지"])
     tokenizer = FullTokenizer(spm_model_file=str(tmp_path / "spm.model"))
     (piece,) = [each for each in tokenizer.tokenize("패키지") if each != "▁"]
     assert unicodedata.normalize("NFC", piece) == "패키지"
