@@ -155,52 +155,38 @@ def test_missing_file(tokenizer, tmp_path):
         read("rte", tmp_path, "train", tokenizer)
 
 
-SCORE = "0\tg\tf\ty\to\ts\ts\ta\tb\t"
-BAD_FILES = {  # what is wrong -> task, file of RTE or STS-B, its lines, message
-    "empty": ("rte", "RTE/dev", [], "RTE/dev"),
-    "no example": ("rte", "RTE/dev", ["header", ""], "RTE/dev"),
+SCORE, GOOD = "0\tg\tf\ty\to\ts\ts\ta\tb\t", "0\ta\tb\tentailment"
+BAD_FILES = {  # what is wrong -> file of a task, its lines, message
+    "empty": ("RTE/dev", [], ""),
+    "no example": ("RTE/dev", ["header", ""], ""),
     # With three columns, the last would be taken for both the second text and the label.
-    "short row": (
-        "rte", "RTE/dev", ["header", "0\ta\tb\tentailment", "1\ta\tentailment"],
-        "line 3 ... 3 ... 4",
-    ),
-    "unknown label": (
-        "rte", "RTE/train", ["header", "0\ta\tb\tentailment", "1\ta\tb\tneutral"],
-        "line 3 ... 'neutral' ... entailment, not_entailment",
-    ),
-    "not UTF-8": (
-        "rte", "RTE/dev", ["header", "0\ta\tb\tentailment", "1\tcaf\udce9\tb\tentailment"],
-        "line 3 ... UTF-8",
-    ),
-    "long label": (
-        "rte", "RTE/train", ["header", "0\ta\tb\t" + "maybe " * 100_000],
-        "line 2 ... 'maybe",
-    ),
+    "short row": ("RTE/dev", ["header", GOOD, "1\ta\tentailment"], "line 3 ... 3 ... 4"),
+    "short row of a test file": ("QQP/test", ["header", "0\ta"], "line 2 ... 2 ... 3"),
+    "unknown label": ("RTE/train", ["header", GOOD, "1\ta\tb\tneutral"],
+                      "line 3 ... 'neutral' ... entailment, not_entailment"),
+    "not UTF-8": ("RTE/dev", ["header", GOOD, "1\tcaf\udce9\tb\tentailment"], "line 3 ... UTF-8"),
+    "long label": ("RTE/train", ["header", "0\ta\tb\t" + "maybe " * 100_000], "line 2 ... 'maybe"),
 } | {
-    f"score {label!r}": (
-        "sts-b", "STS-B/dev", ["header", f"{SCORE}2.5", SCORE + label], f"line 3 ... '{label}'",
-    )
+    f"score {label!r}": ("STS-B/dev", ["header", f"{SCORE}2.5", SCORE + label],
+                         f"line 3 ... '{label}'")
     for label in ("high", "nan", "inf", "1e39", "")  # 1e39 is infinite in float32
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("task", "file", "lines", "message"), BAD_FILES.values(), ids=BAD_FILES)
-def test_a_bad_file_is_named(task, file, lines, message, tokenizer, tmp_path):
-    path = write(tmp_path, f"{file}.tsv")
-    path.write_bytes("".join(f"{line}\n" for line in lines).encode(errors="surrogateescape"))
+@pytest.mark.parametrize(("file", "lines", "message"), BAD_FILES.values(), ids=BAD_FILES)
+def test_a_bad_file_is_named(file, lines, message, tokenizer, tmp_path):
+    content = "".join(f"{line}\n" for line in lines).encode(errors="surrogateescape")
+    write(tmp_path, f"{file}.tsv", content)
+    folder, split = file.split("/")
     with refuses(f"{file}.tsv ... {message}") as error:
-        read(task, tmp_path, file.rpartition("/")[2], tokenizer)
+        read(folder.lower(), tmp_path, split, tokenizer)
     assert len(str(error.value)) < 1000
 
 
-def test_short_row_of_qqp_counts_but_not_in_test(tokenizer, tmp_path):
+def test_short_rows_of_qqp_count(tokenizer, tmp_path):
     good, short = "0\t1\t2\ta\tb\t1", "0\t1\t2\ta\tb"
     write(tmp_path, "QQP/dev.tsv", "header", short, good, short)
-    examples, skipped = read("qqp", tmp_path, "dev", tokenizer)
-    assert (examples, skipped) == ([Example("0", "a", "b", "1")], 2)
-    write(tmp_path, "QQP/test.tsv", "header", "0\ta")
-    with refuses("QQP/test.tsv, line 2 ... 2 ... 3"):
-        read("qqp", tmp_path, "test", tokenizer)
+    assert read("qqp", tmp_path, "dev", tokenizer) == ([Example("0", "a", "b", "1")], 2)
 
 
 def test_blank_lines_count_and_texts_have_any_character_and_length(tokenizer, tmp_path):

@@ -258,7 +258,6 @@ def test_tables_that_are_refused(name, content, columns, message, tmp_path):
 # --- Examples ---
 
 
-FILM = [("bad", "0"), ("good", "1"), ("dull", "0")]
 TEXTS_AS_LABELS = [f"text {number}\tlabel {number % 11}" for number in range(20)]
 SEVERAL = {"multi_label": True}
 
@@ -286,8 +285,6 @@ def labelled(*labels, mark=","):
         ("train.jsonl", [JSON[0], "", JSON[1]], {}, ("0", "1"), ["1", "0"]),
         ("train.json", [f"[{JSON[0]},", f" {JSON[1]}]"], {}, ("0", "1"), ["1", "0"]),
         ("train.tsv", JSON, {}, ("0", "1"), ["1", "0"]),
-        ("dev.tsv", ["one\ttwo\tyes", "three\tfour\tno"],
-         NUMBERED | {"label_column": "2", "labels": ["yes", "no"]}, ("yes", "no"), ["yes", "no"]),
         # A label column may have half as many labels as rows.
         ("train.tsv", [row.replace("label 10", "label 9") for row in TEXTS_AS_LABELS], NUMBERED,
          (*(f"label {n}" for n in range(10)),), None),
