@@ -233,9 +233,3 @@ def test_metrics_of_something_else_are_noticed(loaded, tmp_path):
     (tmp_path / "out.json").write_text("[1]")
     with refuses(path):
         minimal_pairs.evaluate(loaded, suite, "original", path)
-
-
-def test_a_sentence_beyond_the_positions(loaded):
-    suite = [paradigm("long", ("of " * 63, "of"))]
-    with refuses("line 0 ... 63 ... max_seq_length=64"):
-        minimal_pairs.evaluate(loaded, suite, "original")

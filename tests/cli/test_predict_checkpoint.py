@@ -45,24 +45,18 @@ def run(run_main, capsys):
     return run
 
 
-def test_masks_are_filled(release, run):
-    text = "The [MASK] of the [MASK]."
-    (found,) = run(model=release, fill_mask=text, top_k=3)
-    assert found == {"text": text, "masks": albert_tf.load(release).fill_mask(text, top_k=3)}
-    assert [len(mask) for mask in found["masks"]] == [3, 3]
-
-
-def test_the_order_of_two_texts(release, run):
+def test_what_a_pretrained_model_is_asked(release, run):
+    loaded, text = albert_tf.load(release), "The [MASK] of the [MASK]."
     texts = ["He came.", "Then he left."]
+    (found,) = run(model=release, fill_mask=text, top_k=3)
+    assert found == {"text": text, "masks": loaded.fill_mask(text, top_k=3)}
+    assert [len(mask) for mask in found["masks"]] == [3, 3]
     (found,) = run(model=release, sentence_order=texts)
-    expected = albert_tf.load(release).sentence_order(*texts)
-    assert found == {"text": texts[0], "text_pair": texts[1], "in_order": pytest.approx(expected)}
-
-
-def test_embeddings(release, run):
+    expected = pytest.approx(loaded.sentence_order(*texts))
+    assert found == {"text": texts[0], "text_pair": texts[1], "in_order": expected}
     (found,) = run(model=release, text="a film", embeddings="pooled_output")
-    expected = albert_tf.load(release).embed("a film", pooling="pooled")
-    assert found == {"pooled_output": pytest.approx(expected.tolist(), abs=1e-5)}
+    expected = loaded.embed("a film", pooling="pooled").tolist()
+    assert found == {"pooled_output": pytest.approx(expected, abs=1e-5)}
 
 
 def test_scores(release, run, tmp_path):
