@@ -407,11 +407,9 @@ def test_real_data(shared_data):
         assert ((arrays["input_ids"] == 3).sum(axis=-1) == 2).all()
     assert len({example.passage_id for example in examples}) == 400
     assert counts == {
-        ("train", "middle"): 2430,
-        ("train", "high"): 1961,
-        ("dev", "middle"): 791,
-        ("dev", "high"): 646,
-    }
+        ("train", "middle"): 2430, ("train", "high"): 1961,
+        ("dev", "middle"): 791, ("dev", "high"): 646,
+    }  # fmt: skip
 
 
 # --- Other numbers of options ---
