@@ -17,40 +17,35 @@ from tests.errors import assert_names, assert_says
 def release(tmp_path):
     """A directory as the released ones: checkpoint, config, vocabulary."""
     write(tmp_path / "model.ckpt-best", read(BASE))
-    values = golden_config().to_dict()
-    (tmp_path / "albert_config.json").write_text(json.dumps(values))
+    (tmp_path / "albert_config.json").write_text(golden_config().to_json_string())
     return tmp_path
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_shapes_tell_the_config(variant):
     config = golden_config(variant)
-    shapes = {
-        name: list(value.shape) for name, value in read(MODELS / variant / "model.ckpt").items()
-    }
+    tensors = read(MODELS / variant / "model.ckpt")
+    shapes = {name: list(value.shape) for name, value in tensors.items()}
     guessed = inspect.guess_config(shapes)
     assert guessed == {key: getattr(config, key) for key in guessed}
+
+
+BASE_SIZES = {"hidden_size": 768, "num_attention_heads": 12}
+LARGE_SIZES = {"hidden_size": 1024, "num_attention_heads": 16, "num_hidden_layers": 24}
 
 
 @pytest.mark.parametrize(
     "changes, name",
     [
-        ({"hidden_size": 768, "num_attention_heads": 12}, "ALBERT-base, version 2"),
-        (
-            {"hidden_size": 768, "num_attention_heads": 12, "hidden_dropout_prob": 0.1},
-            "ALBERT-base, version 1",
-        ),
-        (
-            {"hidden_size": 1024, "num_attention_heads": 16, "num_hidden_layers": 24,
-             "vocab_size": 21128},
-            "ALBERT-large, Chinese",
-        ),
+        (BASE_SIZES, "ALBERT-base, version 2"),
+        (BASE_SIZES | {"hidden_dropout_prob": 0.1}, "ALBERT-base, version 1"),
+        (LARGE_SIZES | {"vocab_size": 21128}, "ALBERT-large, Chinese"),
         ({"hidden_size": 4096}, "ALBERT-xxlarge, version 1 or 2"),
-        ({"hidden_size": 768, "num_attention_heads": 12, "vocab_size": 8000}, None),
-        ({"hidden_size": 768, "num_attention_heads": 12, "num_hidden_groups": 2}, None),
+        (BASE_SIZES | {"vocab_size": 8000}, None),
+        (BASE_SIZES | {"num_hidden_groups": 2}, None),
         ({"hidden_size": 512, "num_attention_heads": 8}, None),
     ],
-)  # fmt: skip
+)
 def test_names_of_releases(changes, name):
     config = AlbertConfig(**{"vocab_size": 30000, "num_hidden_layers": 12} | changes)
     assert inspect.name_of_release(config) == name
@@ -76,41 +71,30 @@ def test_of_a_run_the_best_checkpoint_is_described(release):
     assert inspect.describe(str(release))[0].startswith(f"{release}/model.ckpt-best: ")
 
 
-def enlarge_vocabulary(directory):
-    (directory / "vocab.txt").write_text("".join(f"word{n}\n" for n in range(5000)))
-
-
-def change_config(directory):
-    config = golden_config(num_hidden_groups=2, num_hidden_layers=4)
-    (directory / "albert_config.json").write_text(config.to_json_string())
-
-
-def write_nan(directory):
-    name = "bert/pooler/dense/bias"
-    write(directory / "model.ckpt-best", read(BASE) | {name: np.full([32], np.nan, np.float32)})
-
-
-def write_more_groups(directory):
-    write(directory / "model.ckpt-best", read(MODELS / "groups2" / "model.ckpt"))
-
-
-def write_another_model(directory):
-    write(directory / "model.ckpt-best", {"weights": np.zeros(3, np.float32)})
+TWO_GROUPS = golden_config(num_hidden_groups=2, num_hidden_layers=4).to_json_string()
+NAN = read(BASE) | {"bert/pooler/dense/bias": np.full([32], np.nan, np.float32)}
+MORE_WORDS = "".join(f"word{n}\n" for n in range(5000))
 
 
 @pytest.mark.parametrize(
     "damage, message",
     [
-        (enlarge_vocabulary, "5000"),
-        (change_config, "group_1"),
-        (write_nan, "bert/pooler/dense/bias"),
-        (write_more_groups, "group_1"),
-        (write_another_model, "ALBERT"),
-        (shutil.rmtree, ".index"),
+        ({"vocab.txt": MORE_WORDS}, "5000"),
+        ({"albert_config.json": TWO_GROUPS}, "group_1"),
+        ({"model.ckpt-best": NAN}, "bert/pooler/dense/bias"),
+        ({"model.ckpt-best": read(MODELS / "groups2" / "model.ckpt")}, "group_1"),
+        ({"model.ckpt-best": {"weights": np.zeros(3, np.float32)}}, "ALBERT"),
+        (None, ".index"),  # nothing is there
     ],
 )
 def test_what_cannot_be_used_is_an_error(damage, message, release, capsys):
-    damage(release)
+    if damage is None:
+        shutil.rmtree(release)
+    for name, content in (damage or {}).items():
+        if isinstance(content, dict):
+            write(release / name, content)
+        else:
+            (release / name).write_text(content)
     assert inspect.main([str(release)]) == 1
     assert_names(capsys.readouterr().err, message)
 
@@ -132,9 +116,8 @@ def test_how_far_the_layers_move(tmp_path, capsys):
     loaded = albert_tf.load("english-small")
     text.write_text("It rains.\n")
     assert inspect.main(command) == 0
-    ids = np.array([loaded.tokenizer.convert_tokens_to_ids(
-        ["[CLS]", *loaded.tokenizer.tokenize("It rains."), "[SEP]"]
-    )])  # fmt: skip
+    pieces = ["[CLS]", *loaded.tokenizer.tokenize("It rains."), "[SEP]"]
+    ids = np.array([loaded.tokenizer.convert_tokens_to_ids(pieces)])
     second, third = (x[0].numpy() for x in loaded.model.encoder(ids)["encoder_outputs"][1:3])
     expected = np.linalg.norm(third - second, axis=1).mean()
     layers = json.loads(found.read_text())

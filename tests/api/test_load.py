@@ -133,9 +133,8 @@ def test_a_hub_module_and_a_directory_of_transformers(release, loaded, tmp_path,
     found = albert_tf.load(theirs)
     assert f"Loaded {theirs}/model.safetensors: pre-trained" in capsys.readouterr().out
     np.testing.assert_allclose(found.embed(TEXTS), loaded.embed(TEXTS), atol=CLOSE)
-    assert found.sentence_order("a", "b") == pytest.approx(
-        loaded.sentence_order("a", "b"), abs=1e-5
-    )
+    expected = pytest.approx(loaded.sentence_order("a", "b"), abs=1e-5)
+    assert found.sentence_order("a", "b") == expected
 
 
 def test_the_best_checkpoint_is_taken_and_named(copied, loaded, capsys):
@@ -178,17 +177,11 @@ def test_transformers_tells_of_casing_and_accents(copied, told, given, kept, cha
         albert_tf.load(copied, **given)
 
 
-@pytest.mark.parametrize("false", [False, 0, np.False_])
-def test_every_false_keeps_capitals_and_accents(release, false):
-    tokenizer = albert_tf.load(release, do_lower_case=false, strip_accents=false).tokenizer
-    assert tokenizer.normalize("Th\u00e9") == "The\u0301"
-    assert tokenizer.casing == {"do_lower_case": False, "strip_accents": False}
-
-
-@pytest.mark.parametrize("given", [{"task": "sst-2"}, {"labels": ["a", "b"]}, {"labels": []}])
-def test_a_task_of_a_pretrained_model_is_an_error(release, given):
-    with refuses(f"model.ckpt-best ... {next(iter(given))}"):
-        albert_tf.load(release, **given)
+def test_every_false_keeps_capitals_and_accents(release):
+    for false in (False, 0, np.False_):
+        tokenizer = albert_tf.load(release, do_lower_case=false, strip_accents=false).tokenizer
+        assert tokenizer.normalize("Th\u00e9") == "The\u0301"
+        assert tokenizer.casing == {"do_lower_case": False, "strip_accents": False}
 
 
 def test_a_complete_directory_of_transformers_has_one_vocabulary(copied):
@@ -216,6 +209,10 @@ def test_a_complete_directory_of_transformers_has_one_vocabulary(copied):
         ({"max_seq_length": "64"}, "max_seq_length ... 5 ... '64'"),
         ({"config": "config.json"}, "AlbertConfig ... 'config.json'"),
         ({"vocab_file": "no_such.txt"}, "vocab_file ... no_such.txt"),
+        # A pre-trained model has no task.
+        ({"task": "sst-2"}, "model.ckpt-best ... task"),
+        ({"labels": ["a", "b"]}, "model.ckpt-best ... labels"),
+        ({"labels": []}, "model.ckpt-best ... labels"),
     ],
 )
 def test_bad_arguments(release, arguments, message):
@@ -227,8 +224,7 @@ def test_a_missing_vocabulary(copied):
     (copied / "30k-clean.model").unlink()
     with refuses("spm_model_file ... vocab_file"):
         albert_tf.load(copied)
-    found = albert_tf.load(copied, vocab_file=tiny.WORDPIECE)
-    assert not found.tokenizer.is_sentencepiece
+    assert not albert_tf.load(copied, vocab_file=tiny.WORDPIECE).tokenizer.is_sentencepiece
 
 
 def write_without(copied, loaded, part):
@@ -238,7 +234,7 @@ def write_without(copied, loaded, part):
     tiny.write_checkpoint(copied / "model.ckpt-best", kept)
 
 
-def test_the_encoder_alone(copied, loaded, capsys):
+def test_heads_that_are_missing_are_named(copied, loaded, capsys):
     write_without(copied, loaded, "cls/")
     found = albert_tf.load(copied)
     assert_says(capsys.readouterr().out, "model.ckpt-best")
@@ -248,9 +244,6 @@ def test_the_encoder_alone(copied, loaded, capsys):
             call()
     with refuses("model.ckpt-best ... fine-tuned"):
         found.predict("a")
-
-
-def test_a_missing_head_is_named(copied, loaded, capsys):
     write_without(copied, loaded, "seq_relationship")
     found = albert_tf.load(copied)
     assert_says(capsys.readouterr().out, "cls/seq_relationship")
@@ -282,35 +275,28 @@ def classifier(tmp_path):
     return tiny.write_release(tmp_path, heads.ClassificationModel, num_outputs=2)
 
 
-def test_a_classifier_without_labels_has_numbers(classifier, capsys):
+def test_a_classifier_without_labels_has_numbers(classifier):
     assert albert_tf.load(classifier).labels == ("0", "1")
     assert albert_tf.load(classifier, labels=["no", "yes"]).labels == ("no", "yes")
     assert albert_tf.load(classifier, labels=[3, 4]).labels == ("3", "4")
     assert albert_tf.load(classifier, task="RTE").labels == ("entailment", "not_entailment")
     assert isinstance(albert_tf.load(classifier, task="NER").model, heads.TokenClassificationModel)
-    message = "task='regresion'"
-    with refuses(message):
-        albert_tf.load(classifier, task="regresion")
-    kind = run_directory.FinetunedTask("tsv", ("bad", "good"))
-    run_directory.RunDirectory(str(classifier)).write_task(kind)
-    capsys.readouterr()
-    assert albert_tf.load(classifier).labels == ("bad", "good")
-    assert "fine-tuned for tsv (labels bad, good)" in capsys.readouterr().out
 
 
-def test_what_is_recorded_cannot_be_changed(classifier):
-    kind = run_directory.FinetunedTask("tsv", ("bad", "good"))
-    run_directory.RunDirectory(str(classifier)).write_task(kind)
-    for same in ({"task": "tsv"}, {"labels": ["bad", "good"]}, {"task": "TSV", "labels": None}):
+def write_task(directory, name, labels):
+    kind = run_directory.FinetunedTask(name, labels)
+    run_directory.RunDirectory(str(directory)).write_task(kind)
+
+
+def test_what_is_recorded_cannot_be_changed(classifier, capsys):
+    write_task(classifier, "tsv", ("bad", "good"))
+    for same in ({}, {"task": "tsv"}, {"labels": ["bad", "good"]}, {"task": "TSV", "labels": None}):
         assert albert_tf.load(classifier, **same).labels == ("bad", "good")
-    for arguments, message in [
-        ({"task": "rte"}, "task='rte'"),
-        ({"task": "ner"}, "task='ner'"),
-        ({"task": "regression"}, "task='regression'"),
-        ({"labels": ["good", "bad"]}, "labels=['good', 'bad']"),
-        ({"labels": ["a", "b", "c"]}, "labels=['a', 'b', 'c']"),
-        ({"labels": "abc"}, "'abc'"),
-    ]:
+        assert "fine-tuned for tsv (labels bad, good)" in capsys.readouterr().out
+    tasks = ("rte", "ner", "regression")
+    rows = [({"task": name}, f"task={name!r}") for name in tasks]
+    rows += [({"labels": names}, f"labels={names}") for names in (["good", "bad"], ["a", "b", "c"])]
+    for arguments, message in [*rows, ({"labels": "abc"}, "'abc'")]:
         with refuses(message):
             albert_tf.load(classifier, **arguments)
 
@@ -324,29 +310,28 @@ def test_what_is_recorded_cannot_be_changed(classifier):
         ({"task": "race"}, "2 ... 1 ... task='race'"),
         ({"task": "rte", "labels": ["no", "yes"]}, "labels=['no', 'yes']"),
         ({"task": "regression", "labels": ["a", "b"]}, "task='regression'"),
+        ({"task": "regresion"}, "task='regresion'"),
     ],
 )
-def test_a_wrong_number_of_labels_is_named(classifier, arguments, message):
+def test_tasks_and_labels_that_do_not_fit(classifier, arguments, message):
     with refuses(message):
         albert_tf.load(classifier, **arguments)
 
 
-@pytest.mark.parametrize("given", [{"labels": []}, {"labels": ["a"]}, {"task": "tsv"}])
-def test_answers_have_no_labels(given, tmp_path):
+def test_answers_have_no_labels(tmp_path):
     tiny.write_release(tmp_path, heads.SquadV1Model)
-    with refuses(f"{next(iter(given))}= ... model.ckpt-best"):
-        albert_tf.load(tmp_path, **given)
+    for given in ({"labels": []}, {"labels": ["a"]}, {"task": "tsv"}):
+        with refuses(f"{next(iter(given))}= ... model.ckpt-best"):
+            albert_tf.load(tmp_path, **given)
 
 
-@pytest.mark.parametrize("length, expected", [(None, 40), (44, 40), (43, 21), (6, 2), (5, 1)])
-def test_the_longest_question_of_race_is_the_recorded_one(length, expected, tmp_path):
+def test_the_longest_question_of_race_is_the_recorded_one(tmp_path):
     tiny.write_release(tmp_path, heads.MultipleChoiceModel)
-    run_directory.RunDirectory(str(tmp_path)).write_task(
-        run_directory.FinetunedTask("race", race.labels_of(4))
-    )
+    write_task(tmp_path, "race", race.labels_of(4))
     text = {"max_seq_length": 48, "max_qa_length": 40, "do_lower_case": True}
     (tmp_path / "run.json").write_text(json.dumps({"text": text, "config": tiny.WIDE}))
-    assert albert_tf.load(tmp_path, max_seq_length=length)._task.max_qa_length == expected
+    for length, expected in ((None, 40), (44, 40), (43, 21), (6, 2), (5, 1)):
+        assert albert_tf.load(tmp_path, max_seq_length=length)._task.max_qa_length == expected
 
 
 def test_one_output_has_to_be_explained(tmp_path):
@@ -395,8 +380,7 @@ CLASSES = {"architectures": ["AlbertForSequenceClassification"]}
 def test_the_task_of_a_directory_of_transformers(tmp_path, content, outputs, task):
     (tmp_path / "config.json").write_text(json.dumps(content))
     if task is UserError:
-        message = f"problem_type ... '{content['problem_type']}' ... 3"
-        with refuses(message):
+        with refuses(f"problem_type ... '{content['problem_type']}' ... 3"):
             huggingface.read_task(str(tmp_path), outputs)
     else:
         assert huggingface.read_task(str(tmp_path), outputs) == task
@@ -408,12 +392,12 @@ def test_one_output_of_transformers_is_a_score(tmp_path):
     assert set(loaded.predict("a text")) == {"predictions"}
 
 
-@pytest.mark.parametrize("length, expected", [(24, 24), (10**30, 48), (1e30, 48), (512, 48)])
-def test_the_length_of_a_tokenizer_of_transformers_is_taken(length, expected, tmp_path):
+def test_the_length_of_a_tokenizer_of_transformers_is_taken(tmp_path):
     model = heads.AlbertModel(AlbertConfig.from_dict(tiny.WIDE | {"max_position_embeddings": 48}))
     directory = write_transformers(tmp_path, model)
-    (directory / "tokenizer_config.json").write_text(json.dumps({"model_max_length": length}))
-    assert albert_tf.load(directory).max_seq_length == expected
+    for length, expected in ((24, 24), (10**30, 48), (1e30, 48), (512, 48)):
+        (directory / "tokenizer_config.json").write_text(json.dumps({"model_max_length": length}))
+        assert albert_tf.load(directory).max_seq_length == expected
 
 
 # --- Without a pooler ----------------------------------------------------------------------------
@@ -442,6 +426,8 @@ def test_a_masked_lm_of_transformers_fills_masks(masked_lm):
         loaded.embed(text, pooling="pooled")
     with refuses("model.safetensors ... sentence_order"):
         loaded.sentence_order("a", "b")
+    lines = "\n".join(inspect.describe(str(directory)))
+    assert f"hidden_size {model.config.hidden_size}," in lines and "heads: masked_lm" in lines
 
 
 @pytest.mark.parametrize(
@@ -466,12 +452,6 @@ def test_only_models_that_read_the_pooler_need_it(kind, options, masked_lm, caps
     assert "initialized randomly: bert/pooler/dense/kernel, bert/pool" in capsys.readouterr().out
     encoder = getattr(filled, "encoder", filled)
     np.testing.assert_array_equal(encoder.embeddings.word, model.encoder.embeddings.word)
-
-
-def test_a_masked_lm_of_transformers_is_inspected(masked_lm):
-    directory, model = masked_lm
-    lines = "\n".join(inspect.describe(str(directory)))
-    assert f"hidden_size {model.config.hidden_size}," in lines and "heads: masked_lm" in lines
 
 
 def test_only_transformers_leaves_the_pooler_out(tmp_path):
@@ -521,11 +501,9 @@ def test_embeddings_are_the_encoders_without_padding(loaded, pooling):
     assert found.shape == (3, 32) and found.dtype == np.float32
     for text, vector in zip(TEXTS, found, strict=True):
         outputs, _ = model_outputs(loaded, text)
-        expected = {
-            "pooled": outputs["pooled_output"][0],
-            "mean": np.mean(outputs["sequence_output"][0], axis=0),
-        }
-        np.testing.assert_allclose(vector, expected[pooling], atol=CLOSE)
+        mean = np.mean(outputs["sequence_output"][0], axis=0)
+        expected = mean if pooling == "mean" else outputs["pooled_output"][0]
+        np.testing.assert_allclose(vector, expected, atol=CLOSE)
     np.testing.assert_allclose(loaded.embed(TEXTS[0], pooling=pooling), found[0], atol=CLOSE)
     assert loaded.embed([], pooling=pooling).shape == (0, 32)
     units = loaded.embed(TEXTS, pooling=pooling, normalize=True)
@@ -533,9 +511,8 @@ def test_embeddings_are_the_encoders_without_padding(loaded, pooling):
     np.testing.assert_allclose(units * lengths, found, atol=CLOSE)
     if pooling == "mean":
         np.testing.assert_array_equal(loaded.embed(TEXTS), found)
-    assert (
-        loaded.embed([], pooling="layers").shape == loaded.embed(["a"], pooling="layers")[:0].shape
-    )
+    layers = loaded.embed(["a"], pooling="layers")
+    assert loaded.embed([], pooling="layers").shape == layers[:0].shape
     with refuses("'max'"):
         loaded.embed(TEXTS, pooling="max")
 

@@ -22,15 +22,9 @@ DATA, SQUAD = tiny.GLUE_DATA, tiny.SQUAD_DATA
 CLOSE = 1e-4  # between batches and graphs of other shapes, absolute
 FLAGS = tiny.COMMON | {"max_seq_length": 48, "train_batch_size": 2}
 STEPS = {"train_step": 1, "warmup_step": 0}
-SQUAD_FLAGS = {
-    "num_train_epochs": 1,
-    **tiny.WINDOWS,
-    "max_answer_length": 7,
-    "n_best_size": 4,
-    "predict_batch_size": 64,
-    "train_batch_size": 26,  # one update of 39 questions, two of 52
-    "save_checkpoints_steps": 100,
-}
+SQUAD_FLAGS = tiny.WINDOWS | {"max_answer_length": 7, "n_best_size": 4, "predict_batch_size": 64}
+SQUAD_FLAGS |= {"num_train_epochs": 1, "save_checkpoints_steps": 100}
+SQUAD_FLAGS["train_batch_size"] = 26  # one update of 39 questions, two of 52
 TAGGED = "Holmes\tB-PER\nsaid\tO\nWatson,\tB-PER\nunbelievably\tO\n\nThe\tO\ndoctor\tO\n"
 
 
@@ -69,13 +63,9 @@ def glue_case(folder, labels, *columns, header=True):
 def ner_case(directory):
     blocks = (directory / "test_results.conll").read_text().strip().split("\n\n")
     sentences = [[line.split("\t") for line in block.splitlines()] for block in blocks]
-    return (
-        [{"text": " ".join(word for word, _ in sentence)} for sentence in sentences],
-        [
-            {"words": [w for w, _ in sentence], "labels": [label for _, label in sentence]}
-            for sentence in sentences
-        ],
-    )
+    pairs = [tuple(map(list, zip(*sentence, strict=True))) for sentence in sentences]
+    inputs = [{"text": " ".join(words)} for words, _ in pairs]
+    return inputs, [{"words": words, "labels": labels} for words, labels in pairs]
 
 
 def race_case(directory):
@@ -99,9 +89,9 @@ def squad_case(version):
         nbest = json.loads((directory / "nbest_predictions.json").read_text())
         (listing,) = directory.glob("squad_predict.tf_record.skipped.txt")
         assert listing.read_text().split()  # contexts that cannot be aligned
-        stand_in = ("empty", 0.0) if version == "v1.1" else ("", -1e6)
-        odds = {}
+        stand_in, odds = ("empty", 0.0), {}
         if version == "v2.0":
+            stand_in = ("", -1e6)
             odds = json.loads((directory / "null_odds.json").read_text())
         inputs, expected = [], []
         for article in json.loads((SQUAD / f"dev_{version}.json").read_text())["data"]:
@@ -120,13 +110,10 @@ def squad_case(version):
     return case
 
 
+RTE = ("entailment", "not_entailment")
 KINDS = {
     "single": (run_classifier, {"task_name": "CoLA"}, glue_case("CoLA", ("0", "1"), 1)),
-    "pair": (
-        run_classifier,
-        {"task_name": "RTE"},
-        glue_case("RTE", ("entailment", "not_entailment"), 1, 2),
-    ),
+    "pair": (run_classifier, {"task_name": "RTE"}, glue_case("RTE", RTE, 1, 2)),
     "regression": (run_classifier, {"task_name": "STS-B"}, glue_case("STS-B", None, 7, 8)),
     "ner": (run_classifier, {"task_name": "ner"}, ner_case),
     "race": (run_race, {"max_qa_length": 20, "do_eval": False}, race_case),
@@ -271,13 +258,12 @@ def test_a_model_that_was_trained_with_fit_is_saved(trained, lines_of, tmp_path)
 
 def test_classes_and_labels(trained):
     loaded = albert_tf.load(str(trained("pair")))
-    assert loaded.labels == ("entailment", "not_entailment")
-    both = loaded.predict(["one", "two"], "three")
-    assert_same(both, [loaded.predict(text, "three") for text in ("one", "two")])
-    assert_same(
-        loaded.predict("three", ["one", "two"]),
-        [loaded.predict("three", text) for text in ("one", "two")],
-    )
+    assert loaded.labels == RTE
+    texts = ["one", "two"]
+    both = loaded.predict(texts, "three")
+    assert_same(both, [loaded.predict(text, "three") for text in texts])
+    turned = loaded.predict("three", texts)
+    assert_same(turned, [loaded.predict("three", text) for text in texts])
     values = np.array([list(row["probabilities"].values()) for row in both])
     assert np.ptp(values[:, 0]) > 1e-3  # of different texts
 
@@ -301,6 +287,15 @@ def test_sentences_without_words(trained):
         ("pair", ("a", 5), {}, "5"),
         ("pair", (None, "a"), {}, "texts ... None"),
         ("ner", ("a", "b"), {}, "2"),
+        *(
+            pytest.param("race", inputs, {}, message, marks=pytest.mark.long)
+            for inputs, message in (
+                (("Passage", "Question?", ["a"]), "2 to 4"),
+                (("Passage", ["Question?"], "abcd"), "options"),
+                (("Passage", ["One?", "Two?"], [list("abcd")]), "2 ... 1"),
+                (("Passage", "Question?"), "article, question, options"),
+            )
+        ),
     ],
 )
 def test_wrong_arguments(trained, kind, inputs, named, message):
@@ -308,32 +303,15 @@ def test_wrong_arguments(trained, kind, inputs, named, message):
         albert_tf.load(str(trained(kind))).predict(*inputs, **named)
 
 
-@pytest.mark.parametrize(
-    "example, message",
-    [
+def test_wrong_examples(trained):
+    loaded = albert_tf.load(str(trained("pair")))
+    for example, message in (
         ({"text": "a", "id": 1}, "text_pair"),
         ({"text": "a", "text_pair": 5}, "text_pair ... 5"),
         ("a", "text, text_pair ... 'a'"),
-    ],
-)
-def test_wrong_examples(trained, example, message):
-    with refuses(message):
-        albert_tf.load(str(trained("pair"))).answers([example])
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    "inputs, message",
-    [
-        (("Passage", "Question?", ["a"]), "2 to 4"),
-        (("Passage", ["Question?"], "abcd"), "options"),
-        (("Passage", ["One?", "Two?"], [list("abcd")]), "2 ... 1"),
-        (("Passage", "Question?"), "article, question, options"),
-    ],
-)
-def test_wrong_options(trained, inputs, message):
-    with refuses(message):
-        albert_tf.load(str(trained("race"))).predict(*inputs)
+    ):
+        with refuses(message):
+            loaded.answers([example])
 
 
 # --- SQuAD ---------------------------------------------------------------------------------------
@@ -347,19 +325,15 @@ PLAIN = "Ada lives in the old house near the river."
 @pytest.mark.parametrize("kind", ["v1.1", "v2.0"])
 def test_a_context_that_cannot_be_aligned_has_no_answer(kind, trained, exported, lines_of):
     loaded = albert_tf.load(trained(kind))
-    inputs = [
-        {"question": "Who?", "context": context} for context in (TABLE, PLAIN, LIGATURES, " ")
-    ]
+    contexts = (TABLE, PLAIN, LIGATURES, " ")
+    inputs = [{"question": "Who?", "context": context} for context in contexts]
     together, alone = loaded.answers(inputs), [loaded.answers([row])[0] for row in inputs]
     of_export = lines_of(inputs[:3], saved_model=exported(kind))  # it refuses the last one
     assert_same(together, alone)
     assert_same(of_export, together[:3])
-    assert together[3]["answer"] == ""
-    for number, (python, export) in enumerate(zip(together, of_export, strict=False)):
-        if number == 2:
-            assert python["answer"] == "" and python["probability"] == 0.0
-            assert export["start"] == export["end"] == 0
-            assert python.get("no_answer_score", 1e6) == 1e6
+    assert together[3]["answer"] == together[2]["answer"] == ""
+    assert together[2]["probability"] == 0.0 and together[2].get("no_answer_score", 1e6) == 1e6
+    assert of_export[2]["start"] == of_export[2]["end"] == 0
     assert loaded.predict("Who?", [PLAIN, LIGATURES])[1]["answer"] == ""
     with refuses("question, context"):
         loaded.predict("Who?")

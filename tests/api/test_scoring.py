@@ -38,14 +38,9 @@ def by_hand(loaded, text, method):
                 end += 1
         row[place:end] = [special.mask] * (end - place)
         row = tf.constant([[special.cls, *row, special.sep]])
-        features = {
-            "input_ids": row,
-            "input_mask": tf.ones_like(row),
-            "segment_ids": tf.zeros_like(row),
-        }
-        encoded = loaded.model.encoder(features)["sequence_output"][:, place + 1 : place + 2]
-        table = loaded.model.encoder.embeddings.word
-        logits = loaded.model.masked_lm(encoded, table)
+        given = row, tf.ones_like(row), tf.zeros_like(row)
+        encoded = loaded.model.encoder(*given)["sequence_output"][:, place + 1 : place + 2]
+        logits = loaded.model.masked_lm(encoded, loaded.model.encoder.embeddings.word)
         found.append(float(tf.nn.log_softmax(logits)[0, 0, id_]))
     return found
 
@@ -55,9 +50,8 @@ def test_scores_are_those_computed_by_hand(loaded, method):
     found = loaded.score(TEXTS, method=method, per_piece=True)
     for text, score in zip(TEXTS, found, strict=True):
         expected = by_hand(loaded, text, method)
-        assert score["pieces"] == loaded.tokenizer.convert_ids_to_tokens(
-            loaded.tokenizer.encode_ids(text)
-        )
+        ids = loaded.tokenizer.encode_ids(text)
+        assert score["pieces"] == loaded.tokenizer.convert_ids_to_tokens(ids)
         np.testing.assert_allclose(score["log_probs"], expected, rtol=1e-4, atol=1e-5)
         assert score["log_prob"] == pytest.approx(sum(expected), rel=1e-4)
         assert score["num_pieces"] == len(expected)
@@ -113,19 +107,12 @@ def test_scores_equal_those_of_transformers(method, run_main, tmp_path):
 
 def test_pseudo_perplexity_is_that_of_all_pieces(loaded):
     scores = loaded.score(TEXTS)
-    found = loaded.pseudo_perplexity(TEXTS)
-    total = sum(score["log_prob"] for score in scores)
-    pieces = sum(score["num_pieces"] for score in scores)
-    words = sum(score["num_words"] for score in scores)
-    assert found == {
-        "log_prob": pytest.approx(total),
-        "num_pieces": pieces,
-        "num_words": words,
-        "num_unknown": sum(score["num_unknown"] for score in scores),
-        "pseudo_perplexity": pytest.approx(math.exp(-total / pieces)),
-        "word_pseudo_perplexity": pytest.approx(math.exp(-total / words)),
-    }
-    assert words < pieces
+    names = ("log_prob", "num_pieces", "num_words", "num_unknown")
+    sums = {name: sum(score[name] for score in scores) for name in names}
+    total, pieces, words, _ = sums.values()
+    of_pieces, of_words = math.exp(-total / pieces), math.exp(-total / words)
+    sums |= {"pseudo_perplexity": of_pieces, "word_pseudo_perplexity": of_words}
+    assert loaded.pseudo_perplexity(TEXTS) == pytest.approx(sums) and words < pieces
     with refuses("texts"):
         loaded.pseudo_perplexity([])
 
@@ -133,9 +120,6 @@ def test_pseudo_perplexity_is_that_of_all_pieces(loaded):
 def test_a_str_gives_a_dict_and_no_texts_none(loaded):
     assert set(loaded.score("of")) == {"log_prob", "num_pieces", "num_words", "num_unknown"}
     assert loaded.score([]) == []
-
-
-def test_unknown_pieces_are_counted(loaded):
     text = "x \U0001f600"
     pieces = loaded.tokenizer.tokenize(text)
     unknown = sum(piece not in loaded.tokenizer.vocab for piece in pieces)
@@ -156,8 +140,7 @@ def test_batches_pad_no_more_than_their_longest_text(loaded, method):
 
 
 def test_punctuation_is_a_word_of_wordpiece():
-    vocabulary = str(tiny.WORDPIECE)
-    tokenizer = albert_tf.FullTokenizer(vocab_file=vocabulary)
+    tokenizer = albert_tf.FullTokenizer(vocab_file=str(tiny.WORDPIECE))
     pieces = scoring.pieces_of(tokenizer, ["Unwanted, running"], 64)
     tokens = tokenizer.tokenize("Unwanted, running")
     words = np.cumsum([not token.startswith("##") for token in tokens]) - 1

@@ -59,29 +59,6 @@ def test_paths_that_no_file_can_have(script, value, message, launched, tmp_path)
 
 
 @pytest.mark.parametrize(
-    "script, words, message",
-    [
-        ("run_pretraining", "--dtype=float16", "--dtype=float16"),
-        ("run_squad", "--dtype=float16", "--dtype=float16"),
-        ("run_classifier", "--train_step=abc", "--train_step=abc"),
-        ("run_squad", "--shuffle_buffer_size=100000000", "1 ... 10000000"),
-        ("run_race", "--train_step=-1", "--train_step ... 1 ... -1"),
-        ("run_pretraining", "--learning_rate=x", "--learning_rate=x"),
-        ("make_config", "--size=medium", "--size=medium"),
-        ("create_pretraining_data", "--ngram=three", "--ngram=three"),
-        ("create_pretraining_data", "--ngram=0", "--ngram ... 1"),
-        ("train_sentencepiece", "--vocab_size=30k", "--vocab_size=30k"),
-        ("export_checkpoints", "--export_format=pt", "--export_format=pt"),
-        ("export_to_tfhub", "--export_type=x", "--export_type=x"),
-        ("predict", "--top_k=all", "--top_k=all"),
-        ("run_race", "--do_train=perhaps", "--do_train=perhaps"),
-    ],
-)
-def test_a_bad_value_comes_before_what_is_not_given(script, words, message, launched):
-    assert_names(answer_to(script, launched, *words.split()), message)
-
-
-@pytest.mark.parametrize(
     "words, expected",
     [
         ("python predict.py --x", "albert-predict --x"),
@@ -115,21 +92,19 @@ def test_commands_are_those_of_the_package():
     assert {script: command for command, script in scripts} == COMMANDS
 
 
-def test_version(monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["albert-spm", "--input_file=none", "--version"])
+@pytest.mark.parametrize(
+    "words, shown",
+    [
+        ("albert-spm --input_file=none --version", f"albert_tf {albert_tf.__version__}\n"),
+        ("/usr/bin/albert-spm --help", "albert-spm --input_file"),
+    ],
+)
+def test_version_and_help(words, shown, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", words.split())
     with no_flags(), pytest.raises(SystemExit) as ended:
         module_of("train_sentencepiece").run()
-    assert capsys.readouterr().out == f"albert_tf {albert_tf.__version__}\n"
-    assert ended.value.code == 0
-
-
-def test_help_names_the_command_as_it_was_called(monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["/usr/bin/albert-spm", "--help"])
-    module = module_of("train_sentencepiece")
-    with no_flags(), pytest.raises(SystemExit):
-        module.run()
-    shown = capsys.readouterr().out
-    assert "albert-spm --input_file" in shown and "python " not in shown
+    out = capsys.readouterr().out
+    assert shown in out and "python " not in out and ended.value.code == 0
 
 
 # --- Before TensorFlow is imported ---------------------------------------------------------------
@@ -205,14 +180,15 @@ MISTAKES_OF = {  # script -> rows of words and a part of the answer
         ((*GLUE, *PREDICT, "--albert_hub_module_handle={here}"), "--output_dir="),
     ],
     "run_race": [
+        ((), "--data_dir, --output_dir ... --help"),
+        (("--data_dir=x", "--output_di=y"), "--output_di ... --output_dir ... --help"),
+        (("--data_dir=x", "--output_dir=y", "--train_step=few"), "--train_step=few ... --help"),
+        (("--data_dir=x", "--output_dir=y", "--learning_rate=1e-5x"), "--learning_rate=1e-5x"),
         (("--data_dir={here}", "--output_dir="), "--output_dir"),
         ((*TRAIN, "--data_dir={here}", "--export_dir="), "--export_dir"),
         ((*TRAIN, *FRESH, "--data_dir=none"), "--data_dir=none"),
         ((*TRAIN, *FRESH, "--data_dir={here}", "--max_qa_length=510"), "--max_qa_length=510"),
-        (
-            (*TRAIN, "--data_dir={here}", "--high_only", "--middle_only"),
-            "--high_only",
-        ),
+        ((*TRAIN, "--data_dir={here}", "--high_only", "--middle_only"), "--high_only"),
         ((*TRAIN, *FRESH, "--data_dir={here}", "--dropout_prob=1"), "--dropout_prob"),
         ((*PREDICT, "--data_dir={here}", "--nodo_train"), "/ou"),
         ((*PREDICT, "--data_dir={here}", "--ensemble_dirs=a,b"), "--ensemble_dirs ... --do_train"),
@@ -244,10 +220,7 @@ MISTAKES_OF = {  # script -> rows of words and a part of the answer
         ((*RECORDS, "--input_file={here}/*", "--masked_lm_budget=0.1"), "--spm_model_file"),
         ((*RECORDS, "--input_file={here}/*", "--init_from_group0"), "--init_check"),
         ((*RECORDS, "--input_file={here}/*", "--ngram=2"), "--ngram ... --mask"),
-        (
-            (*RECORDS, "--input_file={here}/*", "--nodo_whole_word_mask"),
-            "--masked",
-        ),
+        ((*RECORDS, "--input_file={here}/*", "--nodo_whole_word_mask"), "--masked"),
         ((*RECORDS, "--input_file=x", "--nodo_train"), "--do_train"),
         (
             (*RECORDS, "--input_file={here}/*", "--nodo_train", "--do_eval"),
@@ -264,24 +237,15 @@ MISTAKES_OF = {  # script -> rows of words and a part of the answer
     "train_sentencepiece": [
         (("--input_file=none", "--model_prefix=x"), "'none'"),
         (("--input_file={here}/*", "--model_prefix=x/"), "--model_prefix=x/"),
-        (
-            ("--input_file={here}/*", "--model_prefix="),
-            "--model_prefix=",
-        ),
+        (("--input_file={here}/*", "--model_prefix="), "--model_prefix="),
         (("--input_file=x", "--model_prefix=x", "--vocab_size=2"), "--vocab_size"),
     ],
     "minimal_pairs": [
         (("--model=none", "--input_file={here}/*"), "--model=none"),
         (("--model={here}", "--input_file=none"), "--input_file"),
-        (
-            ("--model={here}", "--input_file={here}/*", "--output_file={here}"),
-            "--output_file=",
-        ),
+        (("--model={here}", "--input_file={here}/*", "--output_file={here}"), "--output_file="),
     ],
-    "make_config": [
-        (("--vocab=none",), "--vocab=none"),
-        (("--vocab={here}",), "--vocab="),
-    ],
+    "make_config": [(("--vocab=none",), "--vocab=none"), (("--vocab={here}",), "--vocab=")],
     "export_checkpoints": [
         (("--albert_directory={here}/model", "--export_path="), "--export_path"),
         ((*EXPORT, "--albert_directory="), "--albert_directory"),
@@ -312,7 +276,24 @@ MISTAKES_OF = {  # script -> rows of words and a part of the answer
         (("--model={here}", "--text=a", "--albert_config_file={here}/bad.json"), "JSON"),
     ],
 }
+BAD_VALUES = [  # which come before what is not given
+    ("run_pretraining", "--dtype=float16"),
+    ("run_squad", "--dtype=float16"),
+    ("run_classifier", "--train_step=abc"),
+    ("run_squad", "--shuffle_buffer_size=100000000", "1 ... 10000000"),
+    ("run_race", "--train_step=-1", "--train_step ... 1 ... -1"),
+    ("run_pretraining", "--learning_rate=x"),
+    ("make_config", "--size=medium"),
+    ("create_pretraining_data", "--ngram=three"),
+    ("create_pretraining_data", "--ngram=0", "--ngram ... 1"),
+    ("train_sentencepiece", "--vocab_size=30k"),
+    ("export_checkpoints", "--export_format=pt"),
+    ("export_to_tfhub", "--export_type=x"),
+    ("predict", "--top_k=all"),
+    ("run_race", "--do_train=perhaps"),
+]
 MISTAKES = [(script, *row) for script, rows in MISTAKES_OF.items() for row in rows]
+MISTAKES += [(script, (word,), *(message or [word])) for script, word, *message in BAD_VALUES]
 
 
 @pytest.fixture(scope="module")

@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What --help prints, and how mistakes in flags are answered."""
+"""What --help prints."""
 
 import re
 
 import pytest
 
-import run_race
 from tests import ROOT
-from tests.errors import assert_error
 from tests.processes import run_python
 
 SCRIPTS = sorted(path.stem for path in ROOT.glob("*.py"))
@@ -51,18 +49,3 @@ def test_flags_stand_under_their_subject(helps):
     assert "  --optimizer=adamw|lamb|muon\n      Optimizer. Default: adamw.\n" in text
     assert "  --[no]do_train\n      Train. Default: false.\n" in text
     assert "--ensemble_dirs=A,B,..." in text and "[]" not in text
-
-
-@pytest.mark.parametrize(
-    "words, line",
-    [
-        ((), "--data_dir, --output_dir ... --help"),
-        (("--data_dir=x", "--output_di=y"), "--output_di ... --output_dir ... --help"),
-        (("--data_dir=x", "--output_dir=y", "--train_step=few"), "--train_step=few ... --help"),
-        (("--data_dir=x", "--output_dir=y", "--learning_rate=1e-5x"), "--learning_rate=1e-5x"),
-    ],
-)
-def test_mistakes_in_flags_take_one_line(words, line, launched):
-    done = launched(run_race, *words)
-    assert done.stderr.startswith("run_race: error: ")
-    assert_error(done, line)

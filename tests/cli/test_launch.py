@@ -73,9 +73,7 @@ def test_what_a_run_locks_and_gives_up(parts, names, tmp_path):
     ],
 )
 def test_who_may_work_next_to_whom(purpose, parts, refused, tmp_path):
-    expected = contextlib.nullcontext()
-    if refused:
-        expected = refuses(purpose)
+    expected = refuses(purpose) if refused else contextlib.nullcontext()
     with locks.locked(str(tmp_path), purpose):
         with expected, locked(tmp_path, parts):
             assert not refused

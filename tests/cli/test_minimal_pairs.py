@@ -29,10 +29,8 @@ def test_a_table_and_json(release, run_main, tmp_path, capsys):
     table = capsys.readouterr().out
     metrics = json.loads((tmp_path / "out.json").read_text())
     loaded = albert_tf.load(release)
-    right = [
-        loaded.score(a)["log_prob"] > loaded.score(b)["log_prob"]
-        for a, b in zip(good, bad, strict=True)
-    ]
+    scores = ([loaded.score(text)["log_prob"] for text in texts] for texts in (good, bad))
+    right = [one > other for one, other in zip(*scores, strict=True)]
     assert [metrics["paradigms"][name]["correct"] for name in "012"] == right
     assert metrics["overall"]["accuracy"] == pytest.approx(sum(right) / 3)
     assert f"all pairs  {100 * sum(right) / 3:8.1f}" in table and "Loaded" not in table

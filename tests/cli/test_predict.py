@@ -93,11 +93,8 @@ def test_other_keys_are_given_back(classifier, run):
     others = {"id": 7, "question_id": "q-7", "meta": {"é": [None, 1.5, True]}}
     line = json.dumps(others | {"text": "a", "text_pair": "b"})
     (found,) = map(json.loads, run(classifier, line.encode()))
-    assert found == others | {
-        "label": "yes",
-        "probabilities": {"no": 0.25, "yes": 0.75},
-        "threshold": 0.25,
-    }
+    probabilities = {"no": 0.25, "yes": 0.75}
+    assert found == others | {"label": "yes", "probabilities": probabilities, "threshold": 0.25}
     assert list(found)[:3] == list(others)
 
 
@@ -157,14 +154,15 @@ def test_progress_is_the_shared_one(classifier, run, monkeypatch):
     assert tf.config.optimizer.get_experimental_options()["loop_optimization"] is False
 
 
-def test_a_nul_is_part_of_the_text(classifier, run):
-    lines = run(classifier, b"a\0\tb\0\n" + rb'{"text": "a\u0000", "text_pair": ""}')
-    assert [json.loads(line)["label"] for line in lines] == ["yes", "yes"]
-
-
-def test_lines_that_end_in_carriage_returns(classifier, run):
-    lines = run(classifier, b"a\tb\rab\tc\r")
-    assert [json.loads(line)["label"] for line in lines] == ["yes", "no"]
+@pytest.mark.parametrize(
+    ("content", "labels"),
+    [
+        (b"a\0\tb\0\n" + rb'{"text": "a\u0000", "text_pair": ""}', ["yes", "yes"]),
+        (b"a\tb\rab\tc\r", ["yes", "no"]),  # lines end in carriage returns
+    ],
+)
+def test_bytes_of_texts(content, labels, classifier, run):
+    assert [json.loads(line)["label"] for line in run(classifier, content)] == labels
 
 
 def test_columns_by_name(classifier, run):
@@ -201,45 +199,29 @@ def test_a_first_line_that_is_an_example_all_the_same(classifier, run):
     assert len(run(classifier, b'{"text": "id, a", "text_pair": ""}\n')) == 1  # no header
 
 
+PLACES = {"text_column": 1, "text_pair_column": 2, "id_column": 0}
+BY_NAME = {"text_column": "first", "text_pair_column": "second", "id_column": "nr"}
+
+
 @pytest.mark.parametrize(
     ("name", "content", "flags"),
     [
         ("in.csv", b'text,text_pair,id\n"a, ""b""",c,7\n"two\nlines",d,8\n', {}),
         ("in.txt", b'id,text,text_pair\n7,"a, ""b""",c\n8,"two\nlines",d\n', {}),
-        (
-            "in.csv",
-            b'nr,first,second,label\n7,"a, ""b""",c,x\n8,"two\nlines",d,y\n',
-            {"text_column": "first", "text_pair_column": "second", "id_column": "nr"},
-        ),
-        (
-            "in.csv",
-            b'7,"a, ""b""",c\n8,"two\nlines",d\n',
-            {"text_column": 1, "text_pair_column": 2, "id_column": 0},
-        ),
-        (
-            "in.tsv",
-            b'7\ta, "b"\tc\n8\ttwo lines\td\n',
-            {"text_column": 1, "text_pair_column": 2, "id_column": 0},
-        ),
+        ("in.csv", b'nr,first,second,label\n7,"a, ""b""",c,x\n8,"two\nlines",d,y\n', BY_NAME),
+        ("in.csv", b'7,"a, ""b""",c\n8,"two\nlines",d\n', PLACES),
+        ("in.tsv", b'7\ta, "b"\tc\n8\ttwo lines\td\n', PLACES),
         ("in.csv", b'id;text;text_pair\n7;"a, ""b""";c\n8;two,lines;d\n', {}),
         ("in.txt", b'id|text|text_pair\n7|a, "b"|c\n8|two,lines|d\n', {}),
         ("in.tsv", b'id\ttext\ttext_pair\n7\t"a, ""b"""\tc\n8\ttwo lines\td\n', {}),
-        (
-            "in.csv",
-            b'0,1,2\n7,"a, ""b""",c\n8,two lines,d\n',
-            {"text_column": 1, "text_pair_column": 2, "id_column": 0},
-        ),
-        (
-            "in.txt",
-            b'id#text#text_pair\n7#a, "b"#c\n8#two lines#d\n',
-            {"delimiter": "#"},
-        ),
+        ("in.csv", b'0,1,2\n7,"a, ""b""",c\n8,two lines,d\n', PLACES),
+        ("in.txt", b'id#text#text_pair\n7#a, "b"#c\n8#two lines#d\n', {"delimiter": "#"}),
     ],
 )
 def test_tables(name, content, flags, classifier, run_main, tmp_path):
-    (tmp_path / name).write_bytes(content)
-    out = tmp_path / "out.jsonl"
-    run_main(predict, saved_model=classifier, input_file=tmp_path / name, output_file=out, **flags)
+    path, out = tmp_path / name, tmp_path / "out.jsonl"
+    path.write_bytes(content)
+    run_main(predict, saved_model=classifier, input_file=path, output_file=out, **flags)
     first, second = map(json.loads, out.read_text().splitlines())
     assert (first["id"], second["id"]) == ("7", "8") and len(first) == 4
     assert (first["label"], second["label"]) == ("no", "yes")
@@ -260,31 +242,46 @@ def test_flags_of_several_examples(classifier, run_main, tmp_path):
             run_main(predict, saved_model=classifier, text=["a", "b"], text_pair=pairs)
 
 
+def model_of(*inputs, labels=(), num_options=None, **others):
+    """A model with these inputs, of which only the reading of examples is asked."""
+    return predict_examples.Model(inputs, (), labels, num_options, None, **others)
+
+
+def read(folder, content, model, name="in.txt"):
+    """What is read of a file: pairs of inputs and other keys, None for a blank line."""
+    path = folder / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    found = predict_examples.of_table(str(path), model, {}, None, None)
+    if found is None or "json" in name:
+        lines = unpacking.lines(str(path))
+        found = predict_examples.read(lines, str(path), model, num_peeked=200)
+    return [example and example[:2] for example in found]
+
+
+REVIEWS = '{"id": 7, "Review": "a", "Reply": "b"}\n{"Review": "ab", "Reply": "c"}\n'
+
+
 @pytest.mark.parametrize(
     ("content", "flags", "columns"),
     [
-        (b"id,Review,Reply\n7,a,b\n8,ab,c\n", {}, ("Review", "Reply")),
-        (b"id;Review;Reply\n7;a;b\n8;ab;c\n", {}, ("Review", "Reply")),
-        (b'{"id": 7, "Review": "a", "Reply": "b"}\n{"Review": "ab", "Reply": "c"}\n', {},
-         ("Review", "Reply")),
-        (b'{"id": 7, "Review": "a", "Reply": "b"}\n{"Review": "ab", "Reply": "c"}\n',
-         {"text_column": "Review", "text_pair_column": "Reply"}, ("x", "y")),
-        (b"7\ta\tb\n8\tab\tc\n", {}, ("1", "2")),
-        (b"7\ta\tb\n8\tab\tc\n", {"id_column": 0}, ("1", "2")),
+        ("id,Review,Reply\n7,a,b\n8,ab,c\n", {}, ("Review", "Reply")),
+        ("id;Review;Reply\n7;a;b\n8;ab;c\n", {}, ("Review", "Reply")),
+        (REVIEWS, {}, ("Review", "Reply")),
+        (REVIEWS, {"text": "Review", "text_pair": "Reply"}, ("x", "y")),
+        ("7\ta\tb\n8\tab\tc\n", {}, ("1", "2")),
+        ("7\ta\tb\n8\tab\tc\n", {"id": "0"}, ("1", "2")),
         # The names that the training read come first, and columns that flags name.
-        (b"text\ttext_pair\tReview\tReply\n?\t?\ta\tb\n?\t?\tab\tc\n", {}, ("Review", "Reply")),
-        (b"a\tb\nab\tc\n", {}, ("0", "1")),
-        (b"7\ta\tb\n8\tab\tc\n", {"text_column": 1, "text_pair_column": 2}, ("0", "1")),
+        ("text\ttext_pair\tReview\tReply\n?\t?\ta\tb\n?\t?\tab\tc\n", {}, ("Review", "Reply")),
+        ("a\tb\nab\tc\n", {}, ("0", "1")),
+        ("7\ta\tb\n8\tab\tc\n", {"text": "1", "text_pair": "2"}, ("0", "1")),
     ],
-)  # fmt: skip
+)
 def test_columns_of_the_training(content, flags, columns):
     texts = dict(zip(("text_column", "text_pair_column"), columns, strict=True))
-    names = predict_examples.INPUTS[:2]
-    model = predict_examples.Model(names, (), (), None, None, of_training=texts)
-    given = {name.removesuffix("_column"): str(column) for name, column in flags.items()}
-    found = [*predict_examples.read(content.splitlines(True), "in.txt", model, given)]
+    model = model_of("text", "text_pair", of_training=texts)
+    found = [*predict_examples.read(content.encode().splitlines(True), "in.txt", model, flags)]
     assert [tuple(example[0].values()) for example in found] == [("a", "b"), ("ab", "c")]
-    assert found[0][1].get("id") == ("7" if "id_column" in flags else None)
+    assert found[0][1].get("id") == ("7" if "id" in flags else None)
 
 
 @pytest.mark.parametrize(
@@ -306,38 +303,60 @@ def test_columns_of_the_training(content, flags, columns):
     ],
 )  # fmt: skip
 def test_a_table_is_read_as_in_the_training(name, content, columns, texts, tmp_path):
-    path = tmp_path / name
-    path.write_bytes(content.encode())
-    model = predict_examples.Model(("text",), (), ("label",), None, None, of_training=columns)
-    found = predict_examples.of_table(str(path), model, {}, None, None)
-    if "json" in name:
-        lines = unpacking.lines(str(path))
-        found = predict_examples.read(lines, str(path), model, num_peeked=200)
+    model = model_of("text", labels=("label",), of_training=columns)
+    found = read(tmp_path, content, model, name)
     assert [example and example[0]["text"] for example in found] == texts
 
 
-@pytest.mark.parametrize("content", ["text,id,label\na,7,x\n", '{"text": "a", "id": "7"}\n'])
-def test_other_columns_are_copied_if_the_training_named_the_inputs(content, tmp_path):
-    known = {"text_column": "text", "label_column": "label"}
-    model = predict_examples.Model(("text",), (), ("label",), None, None, of_training=known)
-    path = tmp_path / "in.txt"
-    path.write_text(content)
-    found = predict_examples.of_table(str(path), model, {}, None, None)
-    found = found or predict_examples.read([content.encode()], "in.txt", model)
-    assert [example[:2] for example in found] == [({"text": "a"}, {"id": "7"})]
+LABELLED = model_of(
+    "text", labels=("label",), of_training={"text_column": "text", "label_column": "label"}
+)
+QUESTIONS = model_of("question", "context", labels=("answer",))
+WORDS = model_of("text", labels=("words", "labels"), is_of_words=True)
+TAGGED = WORDS._replace(of_training={"text_column": "0", "label_column": None})  # the default
+CHOICES = model_of("article", "question", "options", num_options=4, fewest_options=2)
+ASKED = {"question": "Who?", "context": "It."}, {"id": "7"}
+
+
+@pytest.mark.parametrize(
+    ("content", "model", "rows"),
+    [
+        # Columns that the training named no inputs are copied, but gold labels and answers.
+        ("text,id,label\na,7,x\n", LABELLED, [({"text": "a"}, {"id": "7"})]),
+        ('{"text": "a", "id": "7"}\n', LABELLED, [({"text": "a"}, {"id": "7"})]),
+        ("text,label\na,x\n", LABELLED, [({"text": "a"}, {})]),
+        ('{"question": "Who?", "context": "It.", "answer": "It", "id": "7"}\n\n', QUESTIONS,
+         [ASKED, None]),
+        ("question\tcontext\tanswer\tid\nWho?\tIt.\tIt\t7\n\n", QUESTIONS, [ASKED, None]),
+        ('[{"text": "a"}, null]', model_of("text"), [({"text": "a"}, {}), None]),
+        # Options that a question lacks, and lists of words.
+        ('a\tq\tx\ty\n{"article": "a", "question": "q", "options": ["x", "y", "z"]}\n', CHOICES,
+         [({"article": "a", "question": "q", "options": [*options]}, {})
+          for options in ("xy", "xyz")]),
+        ('{"tokens": ["Anna", "lives"], "id": 7}\n{"words": ["a"]}\n{"text": ["b"]}', WORDS,
+         [({"text": ["Anna", "lives"]}, {"id": 7}), ({"text": ["a"]}, {}), ({"text": ["b"]}, {})]),
+        ('{"tokens": ["a", "b c"], "ner_tags": ["O", "O"]}\n', TAGGED,
+         [({"text": ["a", "b c"]}, {"ner_tags": ["O", "O"]})]),
+    ],
+)  # fmt: skip
+def test_inputs_and_other_keys(content, model, rows, tmp_path):
+    name = "in.json" if content[:1] in "[{" else "in.txt"
+    assert read(tmp_path, content, model, name) == rows
+
+
+def test_the_number_of_options_is_checked():
+    for options in (["x"], ["x"] * 5):
+        with refuses(f"in ... 2 to 4 ... {len(options)}"):
+            example = {"article": "a", "question": "q", "options": options}
+            predict_examples.check(example, CHOICES, "in")
 
 
 def test_words_are_read_from_the_columns_of_the_training(tmp_path):
-    columns = {"text_column": "token_text", "label_column": "entity"}
-    model = predict_examples.Model(("text",), (), (), None, None, is_of_words=True)
     path = tmp_path / "in.csv"
     path.write_text("n,token_text,entity,x\n1,10 000,O,a\n1,km,B,b\n\n2,Ulm,B,a\n")
-    found = predict_examples.sentences(str(path), model._replace(of_training=columns), {})
+    columns = {"text_column": "token_text", "label_column": "entity"}
+    found = predict_examples.sentences(str(path), WORDS._replace(of_training=columns), {})
     assert [example[0]["text"] for example in found] == [["10 000", "km"], ["Ulm"]]
-    default = model._replace(of_training={"text_column": "0", "label_column": None})
-    lines = [b'{"tokens": ["a", "b c"], "ner_tags": ["O", "O"]}\n']
-    (example,) = predict_examples.read(lines, "in.jsonl", default)
-    assert example[0]["text"] == ["a", "b c"]
 
 
 ROWS = [{"text": "a b"}, {"text": "c", "id": 7}]
@@ -356,17 +375,10 @@ ROWS = [{"text": "a b"}, {"text": "c", "id": 7}]
 def test_files_are_read_as_those_of_a_training(content, encode, tmp_path):
     path = tmp_path / ("in.json" if content[:1] in "[{" else "in.txt")
     path.write_bytes(encode(content))
-    model = predict_examples.Model(("text",), (), (), None, None)
     lines = unpacking.lines(str(path))
-    found = [*predict_examples.read(lines, str(path), model, num_peeked=200)]
+    found = [*predict_examples.read(lines, str(path), model_of("text"), num_peeked=200)]
     assert [example[0]["text"] for example in found] == ["a b", "c"]
     assert found[1][1] == ({"id": 7} if '"id"' in content else {})
-
-
-def test_null_in_a_list_of_objects_is_a_blank_line():
-    model = predict_examples.Model(("text",), (), (), None, None)
-    found = [*predict_examples.read([b'[{"text": "a"}, null]'], "in.json", model, num_peeked=9)]
-    assert found[0][0] == {"text": "a"} and found[1:] == [None]
 
 
 @pytest.mark.parametrize(
@@ -381,28 +393,9 @@ def test_null_in_a_list_of_objects_is_a_blank_line():
 )
 def test_a_warning_of_a_header_that_would_be_predicted(content, warns, capsys):
     names = ("text", "text_pair")[: 1 + ("," in content.split("\n")[0])]
-    model = predict_examples.Model(names, (), (), None, None)
-    lines = [line.encode() for line in content.splitlines(keepends=True)]
-    list(predict_examples.read(lines, "in.csv", model, num_peeked=200))
+    lines = content.encode().splitlines(keepends=True)
+    list(predict_examples.read(lines, "in.csv", model_of(*names), num_peeked=200))
     assert ("line 1" in capsys.readouterr().err) == warns
-
-
-def test_the_labels_of_a_file_like_that_of_the_training_are_not_copied():
-    known = {"text_column": "text", "label_column": "label"}
-    model = predict_examples.Model(("text",), (), ("label",), None, None, of_training=known)
-    found = predict_examples.read([b"text,label\n", b"a,x\n"], "in.csv", model)
-    assert [example[:2] for example in found] == [({"text": "a"}, {})]
-
-
-def test_options_that_a_question_lacks():
-    names = ("article", "question", "options")
-    model = predict_examples.Model(names, (), (), 4, None, fewest_options=2)
-    lines = [b"a\tq\tx\ty\n", b'{"article": "a", "question": "q", "options": ["x", "y", "z"]}\n']
-    found = [example[0]["options"] for example in predict_examples.read(lines, "in", model)]
-    assert found == [["x", "y"], ["x", "y", "z"]]
-    for options in (["x"], ["x"] * 5):
-        with refuses(f"in ... 2 to 4 ... {len(options)}"):
-            predict_examples.check(dict(zip(names, ("a", "q", options), strict=True)), model, "in")
 
 
 @pytest.mark.parametrize(
@@ -420,58 +413,28 @@ def test_options_that_a_question_lacks():
     ],
 )
 def test_a_file_with_a_word_on_each_line(name, content, texts, tmp_path):
-    (tmp_path / name).write_text(content)
-    model = predict_examples.Model(("text",), (), (), None, None, is_of_words=True)
-    model = model._replace(of_training={"text_column": "0"})  # the default, also with an index
-    found = predict_examples.sentences(str(tmp_path / name), model, {})
+    (tmp_path / name).write_text(content)  # the default column is given, also with an index
+    found = predict_examples.sentences(str(tmp_path / name), TAGGED, {})
     assert texts == (found and [" ".join(example[0]["text"]) for example in found])
 
 
-def test_words_of_json_objects():
-    model = predict_examples.Model(("text",), (), ("words", "labels"), None, None, is_of_words=True)
-    lines = [b'{"tokens": ["Anna", "lives"], "id": 7}\n', b'{"words": ["a"]}', b'{"text": ["b"]}']
-    found = [example[:2] for example in predict_examples.read(lines, "in", model)]
-    assert found == [
-        ({"text": ["Anna", "lives"]}, {"id": 7}),
-        ({"text": ["a"]}, {}),
-        ({"text": ["b"]}, {}),
-    ]
-
-
 def test_questions_in_a_file_like_that_of_a_training(tmp_path):
-    names = ("article", "question", "options")
-    model = predict_examples.Model(names, (), ("label",), 4, None, fewest_options=2)
-    path = tmp_path / "in.jsonl"
+    model, path = CHOICES._replace(outputs=("label",)), tmp_path / "in.jsonl"
     row = {"id": 7, "question": "Who?", "choices": ["x", "y"], "answer": "x"}
     path.write_text(json.dumps(row) + "\n" + json.dumps(row | {"context": "It."}))
     found = predict_examples.questions(str(path), model)
     assert [example[0]["article"] for example in found] == ["", "It."]
     assert found[0][0]["options"] == ["x", "y"] and found[0][1] == {"id": "7"}
     usual = {"article": "It.", "question": "Who?", "options": ["x", "y"]}
-    path.write_text(json.dumps(usual))
-    assert predict_examples.questions(str(path), model) is None
-    path.write_text("It.\tWho?\tx\ty\n")
-    assert predict_examples.questions(str(path), model) is None
-    model = predict_examples.Model(("question", "context"), (), ("answer",), None, None)
+    for content in (json.dumps(usual), "It.\tWho?\tx\ty\n"):
+        path.write_text(content)
+        assert predict_examples.questions(str(path), model) is None
     qa = {"id": 7, "question": "Who?", "answers": [{"text": "It", "answer_start": 0}]}
     path.write_text(json.dumps({"data": [{"paragraphs": [{"context": "It.", "qas": [qa]}]}]}))
-    (found,) = predict_examples.questions(str(path), model)
-    assert found[:2] == ({"question": "Who?", "context": "It."}, {"id": "7"})
+    (found,) = predict_examples.questions(str(path), QUESTIONS)
+    assert found[:2] == ASKED
     path.write_text('{"question": "Who?", "context": "It."}')
-    assert predict_examples.questions(str(path), model) is None
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        '{"question": "Who?", "context": "It.", "answer": "It", "id": "7"}\n\n',
-        "question\tcontext\tanswer\tid\nWho?\tIt.\tIt\t7\n\n",
-    ],
-)
-def test_a_gold_answer_is_not_copied(content):
-    model = predict_examples.Model(("question", "context"), (), ("answer",), None, None)
-    first, blank = predict_examples.read(content.encode().splitlines(True), "in", model)
-    assert first[:2] == ({"question": "Who?", "context": "It."}, {"id": "7"}) and blank is None
+    assert predict_examples.questions(str(path), QUESTIONS) is None
 
 
 @pytest.mark.parametrize(
@@ -488,18 +451,19 @@ def test_a_gold_answer_is_not_copied(content):
     ],
 )
 def test_swapped_questions(question, context, is_swapped):
-    model = predict_examples.Model(("question", "context"), (), (), None, None)
     example = {"question": question, "context": context}
     if is_swapped:
         with refuses("in, line 1 ... question ... context"):
-            predict_examples.check(example, model, "in, line 1")
+            predict_examples.check(example, QUESTIONS, "in, line 1")
     else:
-        assert predict_examples.check(example, model, "in, line 1")[0]["question"] == question
+        assert predict_examples.check(example, QUESTIONS, "in, line 1")[0]["question"] == question
 
 
 @pytest.mark.parametrize(
     ("content", "flags", "message"),
     [
+        (b"", {}, "/in.txt"),
+        (b"\n\r\n", {}, "/in.txt"),
         (b"text\ttext_pair\nab\n", NAMED, "line 2 ... 1 ... 2"),
         (b"text\ttext_pair\ttext\n", NAMED, "'text'"),
         (b"text\ttext_pair\tlabel\n", NAMED, "line 1"),
@@ -507,11 +471,7 @@ def test_swapped_questions(question, context, is_swapped):
         (b"a\tb\n", NAMED, "line 1 ... text_pair"),
         (b"a\tb\tc\n", {}, "--text_column"),
         (b"a\tb\n", {"text_column": "a"}, "text_pair ... --text_pair_column"),
-        (
-            b"a\tb\n",
-            {"text_column": "a", "text_pair_column": "c"},
-            "line 1",
-        ),
+        (b"a\tb\n", {"text_column": "a", "text_pair_column": "c"}, "line 1"),
         (b"a\tb\n", {"text_column": 0, "text_pair_column": 2}, "2"),
         (
             b'{"text": "a", "text_pair": "b"}\n',
@@ -519,22 +479,12 @@ def test_swapped_questions(question, context, is_swapped):
             "line 1 ... JSON",
         ),
         (b"a\tb\n", {"text_column": 0, "text_pair_column": 5}, "5"),
-        (
-            b"a\tb\n",
-            {"text_column": "a", "text_pair_column": 1, "header": False},
-            "--noheader",
-        ),
+        (b"a\tb\n", {"text_column": "a", "text_pair_column": 1, "header": False}, "--noheader"),
     ],
 )
-def test_mistakes_in_headers_and_tables(content, flags, message, classifier, run):
+def test_mistakes_in_headers_and_tables(content, flags, message, classifier, run, tmp_path):
     with refuses(message):
         run(classifier, content, **flags)
-
-
-@pytest.mark.parametrize("content", [b"", b"\n\r\n"])
-def test_no_example(content, classifier, run, tmp_path):
-    with refuses(f"{tmp_path}/in"):
-        run(classifier, content)
     assert not (tmp_path / "out.jsonl").exists()
 
 
@@ -568,17 +518,11 @@ def rows_of_windows(weights, question, context):
 @pytest.mark.parametrize("batch_size", [1, 3])
 def test_embeddings_of_windows_are_always_lists(call, batch_size, run, tmp_path):
     export = save(tmp_path / "export", {"embeddings": (call, QUESTION)})
-    lines = run(
-        export,
-        b"Who?\tabc\nWho?\ta\nWho?\tab\n",
-        predict_batch_size=batch_size,
-        embeddings="pooled_output",
-    )
+    size, content = {"predict_batch_size": batch_size}, b"Who?\tabc\nWho?\ta\nWho?\tab\n"
+    lines = run(export, content, **size, embeddings="pooled_output")
     pooled = [json.loads(line)["pooled_output"] for line in lines]
     assert pooled == [[[1.0, 2.0]] * 3, [[1.0, 2.0]], [[1.0, 2.0]] * 2]
-    lines = run(
-        export, b"Who?\tabc\nWho?\ta\n", predict_batch_size=batch_size, embeddings="sequence_output"
-    )
+    lines = run(export, b"Who?\tabc\nWho?\ta\n", **size, embeddings="sequence_output")
     pieces = [json.loads(line)["sequence_output"] for line in lines]
     assert [[len(window) for window in windows] for windows in pieces] == [[1, 2, 3], [1]]
 
@@ -647,14 +591,10 @@ def test_exports_of_another_kind(run_main, tmp_path):
     with refuses("saved_model.pb"):
         run_main(predict, saved_model=tmp_path, text="a")
     number = {"x": tf.TensorSpec([])}
-    export = save(tmp_path / "other", {"x": (lambda weights, x: {"y": x}, number)})
-    with refuses("'text'"):
-        run_main(predict, saved_model=export, text="a")
-    export = save(
-        tmp_path / "more", {"text": (lambda w, text, x: {"y": x}, {"text": TEXT} | number)}
-    )
-    with refuses("'text'"):
-        run_main(predict, saved_model=export, text="a")
+    for name, specs in (("x", number), ("text", {"text": TEXT} | number)):
+        export = save(tmp_path / name, {name: (lambda weights, x, **_: {"y": x}, specs)})
+        with refuses("'text'"):
+            run_main(predict, saved_model=export, text="a")
 
 
 def test_the_newest_export_is_taken(tmp_path):

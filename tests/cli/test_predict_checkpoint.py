@@ -45,24 +45,18 @@ def run(run_main, capsys):
     return run
 
 
-def test_masks_are_filled(release, run):
-    text = "The [MASK] of the [MASK]."
-    (found,) = run(model=release, fill_mask=text, top_k=3)
-    assert found == {"text": text, "masks": albert_tf.load(release).fill_mask(text, top_k=3)}
-    assert [len(mask) for mask in found["masks"]] == [3, 3]
-
-
-def test_the_order_of_two_texts(release, run):
+def test_what_a_pretrained_model_is_asked(release, run):
+    loaded, text = albert_tf.load(release), "The [MASK] of the [MASK]."
     texts = ["He came.", "Then he left."]
+    (found,) = run(model=release, fill_mask=text, top_k=3)
+    assert found == {"text": text, "masks": loaded.fill_mask(text, top_k=3)}
+    assert [len(mask) for mask in found["masks"]] == [3, 3]
     (found,) = run(model=release, sentence_order=texts)
-    expected = albert_tf.load(release).sentence_order(*texts)
-    assert found == {"text": texts[0], "text_pair": texts[1], "in_order": pytest.approx(expected)}
-
-
-def test_embeddings(release, run):
+    expected = pytest.approx(loaded.sentence_order(*texts))
+    assert found == {"text": texts[0], "text_pair": texts[1], "in_order": expected}
     (found,) = run(model=release, text="a film", embeddings="pooled_output")
-    expected = albert_tf.load(release).embed("a film", pooling="pooled")
-    assert found == {"pooled_output": pytest.approx(expected.tolist(), abs=1e-5)}
+    expected = loaded.embed("a film", pooling="pooled").tolist()
+    assert found == {"pooled_output": pytest.approx(expected, abs=1e-5)}
 
 
 def test_scores(release, run, tmp_path):
@@ -91,15 +85,17 @@ def test_the_pseudo_perplexity_of_a_file(release, run_main, capsys, tmp_path):
     assert f"pseudo-perplexity {total['pseudo_perplexity']:.4f} per piece" in line
 
 
-def test_a_file_without_texts_has_no_score(release, run_main, tmp_path):
-    (tmp_path / "texts.txt").write_text("\n")
-    with refuses("texts.txt"):
-        run_main(predict, model=release, score=True, input_file=tmp_path / "texts.txt")
-
-
-def test_a_text_that_is_too_long_for_a_score(release, run_main, tmp_path):
-    (tmp_path / "texts.txt").write_text("of\n\n" + "of " * 63 + "\n")
-    with refuses("texts.txt, line 3 ... 63 ... max_seq_length=64"):
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("\n", "texts.txt"),
+        ("of\n\n" + "of " * 63 + "\n", "texts.txt, line 3 ... 63 ... max_seq_length=64"),
+    ],
+    ids=["no text", "a text that is too long"],
+)
+def test_files_that_have_no_score(text, message, release, run_main, tmp_path):
+    (tmp_path / "texts.txt").write_text(text)
+    with refuses(message):
         run_main(predict, model=release, score=True, input_file=tmp_path / "texts.txt")
 
 
@@ -122,19 +118,18 @@ def test_what_nothing_tells_is_asked(tmp_path, run_main):
     run_main(predict, **flags)
     found = json.loads(out.read_text())
     loaded = albert_tf.load(tmp_path, strip_accents=False)
-    assert found["id"] == "7"
-    assert found["probabilities"] == pytest.approx(
-        loaded.predict("A film")["probabilities"], abs=1e-5
-    )
+
+    def expected(text):
+        return pytest.approx(loaded.predict(text)["probabilities"], abs=1e-5)
+
+    assert (found["id"], found["probabilities"]) == ("7", expected("A film"))
     table.write_text("7\tA film\n")
     run_main(predict, **flags, text_column=1, id_column=0)
     assert json.loads(out.read_text()) == found
     table.write_text("caf\u00e9 cr\u00e8me\n")
     run_main(predict, **flags, strip_accents=False)
     with_accents = json.loads(out.read_text())["probabilities"]
-    assert with_accents == pytest.approx(
-        loaded.predict("caf\u00e9 cr\u00e8me")["probabilities"], abs=1e-5
-    )
+    assert with_accents == expected("caf\u00e9 cr\u00e8me")
     run_main(predict, **flags)
     assert json.loads(out.read_text())["probabilities"] != with_accents
 
@@ -157,8 +152,7 @@ def test_options_of_what_the_directory_does_not_tell(release, run, tmp_path):
 def test_what_contradicts_the_record_is_named_as_a_flag(release, run, tmp_path):
     copied = shutil.copytree(release, tmp_path / "copy")
     tiny.write_record(copied, tiny.VOCABULARY, do_lower_case=True)
-    message = "--do_lower_case=false ... --do_lower_case=true"
-    with refuses(message):
+    with refuses("--do_lower_case=false ... --do_lower_case=true"):
         run(model=copied, fill_mask="A [MASK].", do_lower_case=False)
 
 
@@ -168,6 +162,9 @@ def test_embeddings_need_a_pooler(release, run_main, monkeypatch):
         run_main(predict, model=release, text="a", embeddings="pooled_output")
 
 
+POOLED = {"embeddings": "pooled_output"}
+
+
 @pytest.mark.parametrize(
     ("name", "flags", "message"),
     [
@@ -175,26 +172,10 @@ def test_embeddings_need_a_pooler(release, run_main, monkeypatch):
         ("release", {"sentence_order": "a"}, "--sentence_order"),
         ("release", {"fill_mask": "a"}, "[MASK]"),
         ("release", {"fill_mask": "a", "text": "b"}, "--text ... --fill_mask"),
-        (
-            "release",
-            {"fill_mask": "a", "embeddings": "pooled_output"},
-            "--fill_mask ... --embeddings",
-        ),
-        (
-            "release",
-            {"text": "a", "embeddings": "sequence_output"},
-            "--saved_model",
-        ),
-        (
-            "release",
-            {"score": True, "fill_mask": "a"},
-            "--score ... --fill_mask",
-        ),
-        (
-            "release",
-            {"score": True, "embeddings": "pooled_output", "text": "a"},
-            "--score ... --embeddings",
-        ),
+        ("release", {"fill_mask": "a"} | POOLED, "--fill_mask ... --embeddings"),
+        ("release", {"text": "a", "embeddings": "sequence_output"}, "--saved_model"),
+        ("release", {"score": True, "fill_mask": "a"}, "--score ... --fill_mask"),
+        ("release", {"score": True, "text": "a"} | POOLED, "--score ... --embeddings"),
         ("release", {"score": True, "text": "a", "text_pair": "b"}, "text ... text_pair"),
         ("release", {"score": True, "text": ""}, "--text"),
         ("classifier", {"score": True, "text": "a"}, "masked-lm"),

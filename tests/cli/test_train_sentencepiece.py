@@ -22,7 +22,7 @@ from albert_tf.text import clean_up, sentencepiece_training
 from albert_tf.text.sentencepiece_training import Sample, train, vocabulary_text
 from albert_tf.text.tokenization import FullTokenizer, preprocess_text
 from tests import ROOT
-from tests.errors import assert_error, assert_names, assert_says, refuses
+from tests.errors import assert_error, assert_says, refuses
 
 
 @pytest.fixture(scope="module")
@@ -75,10 +75,9 @@ def read(path, content, monkeypatch, run_main, **values):
 
     path.write_bytes(content)
     monkeypatch.setattr(sentencepiece_training, "train", train)
+    values |= {"input_file": path, "model_prefix": path.parent / "out/spm"}
     with refuses("enough"):
-        run_main(
-            train_sentencepiece, input_file=path, model_prefix=path.parent / "out/spm", **values
-        )
+        run_main(train_sentencepiece, **values)
     return found
 
 
@@ -94,28 +93,18 @@ def test_the_text_is_cleaned_as_it_is_for_records(tmp_path, monkeypatch, run_mai
     assert skipped == ["one"]
 
 
-def test_lines_that_are_left_out_are_counted(tmp_path, monkeypatch, run_main, capsys):
+def test_documents_are_split_and_lines_left_out(tmp_path, monkeypatch, run_main, capsys):
     pytest.importorskip("sentence_splitter", reason="needs the extra documents")
     values = {"input_format": "jsonl", "on_decode_error": "skip"}
     content = b'{"text": "one"}\n{"text": null}\n{}\ncaf\xe9\n'
     assert read(tmp_path / "a", content, monkeypatch, run_main, **values) == ["one"]
     printed = capsys.readouterr().out
     assert_says(printed, "skipped ... 2 ... --text_key", "skipped ... 1 ... UTF-8")
+    places = {"input_file": tmp_path / "a", "model_prefix": tmp_path / "out/spm"}
     with refuses("3 ... --text_key"):
-        run_main(
-            train_sentencepiece,
-            input_file=tmp_path / "a",
-            model_prefix=tmp_path / "out/spm",
-            text_key="body",
-            **values,
-        )
-
-
-def test_documents_are_split(tmp_path, monkeypatch, run_main):
-    pytest.importorskip("sentence_splitter", reason="needs the extra documents")
-    content = json.dumps({"body": "One thing. Another one."}).encode()
-    values = {"input_format": "jsonl", "text_key": "body"}
-    found = read(tmp_path / "a", content, monkeypatch, run_main, **values)
+        run_main(train_sentencepiece, **values | places, text_key="body")
+    content = json.dumps({"body": "One thing. Another one."}).encode()  # which are split
+    found = read(tmp_path / "a", content, monkeypatch, run_main, **values, text_key="body")
     assert found == ["one thing.", "another one."]
 
 
@@ -161,9 +150,7 @@ def test_nothing_is_written_if_something_is_wrong(tmp_path, launched):
     text = tmp_path / "text.txt"
     text.write_text("one two three\n" * 200)
     values = {"input_file": text, "model_prefix": tmp_path / "spm"}
-    done = launched(train_sentencepiece, vocab_size=90000, **values)
-    assert done.returncode == 1
-    assert_names(done.stderr, "train_sentencepiece ... --vocab_size=90000")
+    assert_error(launched(train_sentencepiece, vocab_size=90000, **values), "--vocab_size=90000")
     assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
     assert signal.getsignal(signal.SIGINT) == handler
 
@@ -180,18 +167,25 @@ def test_the_vocabulary_file_has_pieces_and_scores(sentences):
 TURKISH = [f"İPTAL SIRA {word} ığdır bir kapı, {word} ılık." for word in ("su", "ev", "göz", "çay")]
 
 
-def test_records_go_by_the_record_of_the_vocabulary(tmp_path, run_main, capsys):
-    text = tmp_path / "tr.txt"
-    text.write_text("\n".join([*TURKISH, "", *(line.lower() for line in TURKISH)]))
-    prefix = tmp_path / "spm"
-    values = {"input_file": text, "model_prefix": prefix, "vocab_size": 41}
-    run_main(train_sentencepiece, casing_language="tr", **values)
+@pytest.fixture
+def files(tmp_path):
+    """Writes a text: files(lines) -> flags of the text and of the model that is made of it."""
+
+    def write(lines):
+        (tmp_path / "a.txt").write_text("\n".join(lines))
+        return {"input_file": tmp_path / "a.txt", "model_prefix": tmp_path / "spm"}
+
+    return write
+
+
+def test_records_go_by_the_record_of_the_vocabulary(files, tmp_path, run_main, capsys):
+    given = files([*TURKISH, "", *(line.lower() for line in TURKISH)])
+    text, prefix = given.values()
+    run_main(train_sentencepiece, **given, casing_language="tr", vocab_size=41)
     assert_says(capsys.readouterr().out, f"{prefix}.model ... --casing_language=tr")
     facts = source.of_vocabulary({"spm_model_file": f"{prefix}.model"})
-    assert {name: fact.value for name, fact in facts.items()} == {
-        "do_lower_case": True,
-        "strip_accents": False,
-    }
+    told = {name: fact.value for name, fact in facts.items()}
+    assert told == {"do_lower_case": True, "strip_accents": False}
     values = dict(input_file=text, output_file=tmp_path / "a.tfrecord", max_seq_length=64)
     values |= dict(spm_model_file=f"{prefix}.model", dupe_factor=1, word_start="piece")
     run_main(create_pretraining_data, **values)
@@ -205,11 +199,10 @@ def test_records_go_by_the_record_of_the_vocabulary(tmp_path, run_main, capsys):
         run_main(create_pretraining_data, strip_accents=True, **values)
 
 
-def test_what_a_vocabulary_loses_is_said(tmp_path, run_main, capsys):
-    text = tmp_path / "a.txt"
-    text.write_text("\n".join([*TURKISH, "パンダが ビルで えびを たべる", "می\u200cخواهم [SEP]"]))
-    values = {"input_file": text, "model_prefix": tmp_path / "spm", "vocab_size": 58}
-    run_main(train_sentencepiece, strip_accents=True, character_coverage=1.0, **values)
+def test_what_a_vocabulary_loses_is_said(files, run_main, capsys):
+    given = files([*TURKISH, "パンダが ビルで えびを たべる", "می\u200cخواهم [SEP]"])
+    given |= {"vocab_size": 58, "strip_accents": True, "character_coverage": 1.0}
+    run_main(train_sentencepiece, **given)
     assert_says(
         capsys.readouterr().out,
         "3 marks of 5 KATAKANA ... --strip_accents=false",
@@ -225,28 +218,18 @@ def test_what_a_vocabulary_loses_is_said(tmp_path, run_main, capsys):
         ({"user_defined_symbols": ["[MASK]"]}, "--user_defined_symbols ... [MASK]"),
         ({"user_defined_symbols": ["<URL>"]}, "--user_defined_symbols ... <URL> ... <url>"),
         ({"user_defined_symbols": ["a b"]}, "--user_defined_symbols ... a b"),
+        ({"do_lower_case": False, "casing_language": "tr"},
+         "--casing_language=tr ... --do_lower_case"),
     ],
-)
-def test_choices_without_an_effect(given, names, tmp_path, run_main):
-    text = tmp_path / "a.txt"
-    text.write_text("\n".join(TURKISH))
-    with refuses(names):
-        run_main(train_sentencepiece, input_file=text, model_prefix=tmp_path / "spm", **given)
+)  # fmt: skip
+def test_choices_without_an_effect(given, names, files, tmp_path, launched):
+    assert_error(launched(train_sentencepiece, **files(TURKISH), **given), names)
     assert not [*tmp_path.glob("spm*")]
 
 
-def test_a_symbol_may_be_composed(tmp_path, run_main):
-    text = "".join(f"{n} 패키지 설치 {n % 7} 나는 패키지\n" for n in range(200))
-    (tmp_path / "a.txt").write_text(text)
-    run_main(train_sentencepiece, input_file=tmp_path / "a.txt", model_prefix=tmp_path / "spm",
-             vocab_size=50, user_defined_symbols=["패키지"])  # fmt: skip
+def test_a_symbol_may_be_composed(files, tmp_path, run_main):
+    given = files(f"{n} 패키지 설치 {n % 7} 나는 패키지" for n in range(200))
+    run_main(train_sentencepiece, **given, vocab_size=50, user_defined_symbols=["패키지"])
     tokenizer = FullTokenizer(spm_model_file=str(tmp_path / "spm.model"))
     (piece,) = [each for each in tokenizer.tokenize("패키지") if each != "▁"]
     assert unicodedata.normalize("NFC", piece) == "패키지"
-
-
-def test_casing_of_text_with_its_capitals(tmp_path, launched):
-    values = {"input_file": tmp_path / "a.txt", "model_prefix": tmp_path / "spm"}
-    values["input_file"].write_text("\n".join(TURKISH))
-    done = launched(train_sentencepiece, do_lower_case=False, casing_language="tr", **values)
-    assert_error(done, "--casing_language=tr ... --do_lower_case")

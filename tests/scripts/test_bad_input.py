@@ -13,14 +13,7 @@ import run_classifier
 import run_race
 import run_squad
 from tests.errors import refuses
-from tests.tiny import (
-    CLASSIFIER,
-    EVALUATE,
-    GLUE_DATA,
-    RACE,
-    SQUAD,
-    write_config,
-)
+from tests.tiny import CLASSIFIER, EVALUATE, GLUE_DATA, RACE, SQUAD, write_config
 
 SCRIPTS = {run_classifier: CLASSIFIER, run_race: RACE, run_squad: SQUAD}
 NOTHING = {"do_train": False, "do_eval": False, "do_predict": False}
@@ -67,21 +60,13 @@ def below_a_file(flag):
         (run_classifier, WORKERS, "run_pretraining.py"),
         (run_classifier, {"max_seq_length": 128}, "max_position_embeddings=64"),
         (run_classifier, {"num_trials": 2, "do_eval": False}, "--num_trials"),
-        (
-            run_classifier,
-            {"labels": "a,b", "regression": True},
-            "--labels=a,b ... --regression",
-        ),
+        (run_classifier, {"labels": "a,b", "regression": True}, "--labels=a,b ... --regression"),
         (
             run_classifier,
             {"threshold_to_export": 1e39, "export_dir": "x"},
             "--threshold_to_export ... 1e+39",
         ),
-        (
-            run_classifier,
-            {"threshold_to_export": 0.5},
-            "--threshold_to_export ... --export_dir",
-        ),
+        (run_classifier, {"threshold_to_export": 0.5}, "--threshold_to_export ... --export_dir"),
         (run_classifier, EVALUATE, "--output_dir="),
         (run_classifier, bad_file("train.tsv", None), "RTE/train.tsv ... --do_train"),
         (run_classifier, bad_file("test.tsv", None), "RTE/test.tsv ... --do_predict"),
@@ -100,11 +85,7 @@ def below_a_file(flag):
         (run_squad, {"start_n_top": 65}, "--start_n_top ... --max_seq_length=64"),
         (run_squad, {"null_score_diff_threshold": "inf"}, "_diff_threshold"),
         (run_squad, {"ensemble_dirs": "a,b"}, "--ensemble_dirs"),
-        (
-            run_squad,
-            VERSION_1,
-            "--null_score_diff_threshold=1.0 ... _negative=false",
-        ),
+        (run_squad, VERSION_1, "--null_score_diff_threshold=1.0 ... _negative=false"),
         (run_squad, {"predict_feature_file": "/dev/null/x"}, "--predict_feature_file"),
     ],
 )

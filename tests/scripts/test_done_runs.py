@@ -8,7 +8,6 @@ import pytest
 
 import run_classifier
 import run_pretraining
-from albert_tf.errors import UserError
 from tests import tiny
 from tests.errors import refuses
 
@@ -62,9 +61,8 @@ def test_the_same_command_changes_no_file(again, out, capsys):
 )
 def test_other_settings_are_an_error_and_change_no_file(again, out, flags, shown):
     before = contents(out)
-    with pytest.raises(UserError) as caught:
+    with refuses(shown, "step 2 of ", out):
         again(**flags)
-    assert all(text in str(caught.value) for text in (shown, "step 2 of ", str(out)))
     assert contents(out) == before
 
 
@@ -77,16 +75,13 @@ def test_more_updates_and_predictions_are_something_to_do(again, out):
     assert (out / "model.ckpt-3.index").exists() and (out / "run.json").read_bytes() != record
 
 
-@pytest.mark.parametrize("rate", [1e-3, 2e-3])
-def test_pretraining(run_main, tmp_path, rate, capsys):
+def test_pretraining(run_main, tmp_path, capsys):
     flags = tiny.many_steps(tmp_path) | {"distribution_strategy": "one_device"}
     flags |= {"num_train_steps": 1, "do_eval": False}
     run_main(run_pretraining, **flags)
     before = contents(tmp_path / "out")
-    if rate == flags["learning_rate"]:
-        run_main(run_pretraining, **flags)
-        assert "Nothing left to train: step 1 of 1 is done." in capsys.readouterr().out
-    else:
-        with refuses("step 1 of 1 ... --learning_rate=0.002 ... 0.001"):
-            run_main(run_pretraining, **flags | {"learning_rate": rate})
+    run_main(run_pretraining, **flags)
+    assert "Nothing left to train: step 1 of 1 is done." in capsys.readouterr().out
+    with refuses("step 1 of 1 ... --learning_rate=0.002 ... 0.001"):
+        run_main(run_pretraining, **flags | {"learning_rate": 2e-3})
     assert contents(tmp_path / "out") == before

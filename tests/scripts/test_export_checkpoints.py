@@ -22,19 +22,12 @@ from albert_tf.tasks.squad import squad
 from albert_tf.text.clean_up import CleanUp
 from albert_tf.text.tokenization import FullTokenizer
 from tests import GOLDEN, tiny
-from tests.checkpoints.golden_models import (
-    MODELS,
-    VARIANTS,
-    golden_config,
-    named_model,
-    read,
-    training_state,
-    values_of,
-    write,
-)
+from tests.checkpoints import golden_models
+from tests.checkpoints.golden_models import MODELS, VARIANTS, golden_config, read, values_of, write
 from tests.errors import assert_names, assert_says, refuses
 
 EXPRESSIBLE = [variant for variant in VARIANTS if variant != "noproj"]
+HF = {"export_format": "hf"}
 STEP_0 = {"global_step": np.int64(0)}
 
 
@@ -49,19 +42,15 @@ def config_of(directory):
     return AlbertConfig.from_json_file(str(directory / "albert_config.json"))
 
 
-def write_record(directory, **text):
-    """A run.json of a training with these settings of the text."""
-    config = json.loads((directory / "albert_config.json").read_text())
-    record = {"config": config, "text": text, "vocabulary": None}
-    (directory / "run.json").write_text(json.dumps(record))
+def write_record(directory, **content):
+    """A run.json of a training with this content besides the config."""
+    record = {"config": config_of(directory).to_dict(), "text": {}, "vocabulary": None}
+    (directory / "run.json").write_text(json.dumps(record | content))
 
 
 def contents_of(directory):
-    return {
-        str(path.relative_to(directory)): path.read_bytes()
-        for path in sorted(Path(directory).rglob("*"))
-        if path.is_file()
-    }
+    paths = (path for path in Path(directory).rglob("*") if path.is_file())
+    return {str(path.relative_to(directory)): path.read_bytes() for path in paths}
 
 
 @pytest.fixture
@@ -85,7 +74,7 @@ def to_transformers(export):
     """Exports a directory for transformers: (source, flag=value, ...) -> path, its tokenizer."""
 
     def run(source, name="hf", **values):
-        directory = export(source, name, export_format="hf", **values)
+        directory = export(source, name, **HF, **values)
         return directory, json.loads((directory / "tokenizer_config.json").read_text())
 
     return run
@@ -99,7 +88,7 @@ def source(tmp_path):
         folder = tmp_path / "source"
         shutil.copytree(MODELS / variant, folder)
         if vocabulary:
-            name = "30k-clean.model" if vocabulary.endswith(".model") else vocabulary
+            name = vocabulary.replace("spm_uncased", "30k-clean")
             shutil.copy(GOLDEN / "tokenization" / vocabulary, folder / name)
         if tensors is not None:
             write(folder / "model.ckpt", tensors)
@@ -138,7 +127,7 @@ def test_tf1_to_ours_to_tf1_is_bit_identical(variant, export):
 @pytest.mark.parametrize("variant", EXPRESSIBLE)
 def test_ours_to_transformers_to_ours_is_bit_identical(variant, export, with_vocabulary):
     folder, tensors = with_vocabulary(variant)
-    theirs = export(folder, "hf", export_format="hf")
+    theirs = export(folder, "hf", **HF)
     again = export(theirs, "again/model.ckpt", "model.safetensors", export_format="tf1")
     assert_same(read(again), tensors | STEP_0)
     assert config_of(again.parent) == config_of(folder)
@@ -235,7 +224,7 @@ def test_the_newest_checkpoint_is_exported_if_none_was_evaluated(source, run_mai
 
 
 def test_a_run_of_ours_is_exported_without_its_moments(source, export):
-    state, _ = training_state(golden_config())
+    state, _ = golden_models.training_state(golden_config())
     folder = source()
     tf.train.Checkpoint(variables=state).write(str(folder / "model.ckpt-5"))
     prefix = export(folder, checkpoint_name="model.ckpt-5")
@@ -254,7 +243,7 @@ HEADS = {
 
 @pytest.mark.parametrize("kind", HEADS)
 def test_heads_of_fine_tuned_models_come_along(kind, source, export, capsys):
-    tensors = values_of(named_model(golden_config(), HEADS[kind]))
+    tensors = values_of(golden_models.named_model(golden_config(), HEADS[kind]))
     prefix = export(source(tensors=tensors))
     assert_same(read(prefix), tensors | STEP_0)
     printed = capsys.readouterr().out
@@ -266,11 +255,8 @@ def test_what_is_absent_and_what_is_unknown_are_told(source, export, capsys):
     weights = without("base", "seq_relationship")
     prefix = export(source(tensors=weights | {"my/own": np.float32(1)}))
     assert_same(read(prefix), weights | STEP_0)
-    assert_says(
-        capsys.readouterr().out,
-        "cls/seq_relationship/output_weights ... cls/seq_relationship/output_bias",
-        "my/own",
-    )
+    absent = "cls/seq_relationship/output_weights ... cls/seq_relationship/output_bias"
+    assert_says(capsys.readouterr().out, absent, "my/own")
 
 
 FINE_TUNED = {  # kind of HEADS -> (what finetuned_task.json holds, the class in transformers)
@@ -287,7 +273,7 @@ def fine_tuned(with_vocabulary):
 
     def make(kind):
         folder, _ = with_vocabulary()
-        tensors = values_of(named_model(config_of(folder), HEADS[kind]))
+        tensors = values_of(golden_models.named_model(config_of(folder), HEADS[kind]))
         write(folder / "model.ckpt", tensors)
         if FINE_TUNED[kind][0]:
             (folder / run_directory.TASK).write_text(json.dumps(FINE_TUNED[kind][0]))
@@ -305,10 +291,8 @@ def test_heads_go_to_transformers_and_come_back(kind, fine_tuned, to_transformer
     assert f"Wrote {len(tensors)} variables as {name} to {theirs}" in printed
     assert json.loads((theirs / "config.json").read_text())["architectures"] == [name]
     assert tokenizer["split_special_tokens"] is True  # only a masked LM is asked with [MASK]
-    head = run_directory.RunDirectory(str(folder)).task
-    assert run_directory.RunDirectory(str(theirs)).task == head and (head is None) == (
-        kind == "squad1"
-    )
+    head = RunDirectory(str(folder)).task
+    assert RunDirectory(str(theirs)).task == head and (head is None) == (kind == "squad1")
     again = export(theirs, "again/model.ckpt", "model.safetensors")
     assert_same(read(again), tensors | STEP_0)
 
@@ -317,7 +301,7 @@ def test_heads_that_transformers_lacks_are_told(fine_tuned, export, capsys):
     folder, _ = fine_tuned("squad2")
     tuned = '{"null_score_diff_threshold": -1.5, "tuned_on": "dev.json"}'
     (folder / run_directory.THRESHOLD).write_text(tuned)
-    theirs = export(folder, "hf", export_format="hf")
+    theirs = export(folder, "hf", **HF)
     assert not (theirs / run_directory.THRESHOLD).exists()  # it is of that head
     ours = export(folder, export_format="tf2")
     assert RunDirectory(str(ours.parent)).threshold == NoAnswerThreshold(-1.5, "dev.json")
@@ -327,9 +311,7 @@ def test_heads_that_transformers_lacks_are_told(fine_tuned, export, capsys):
 
 def test_a_threshold_given_for_the_training_goes_along(fine_tuned, export):
     folder, _ = fine_tuned("squad2")
-    config = json.loads((folder / "albert_config.json").read_text())
-    record = {"config": config, "text": {}, "flags": {squad.THRESHOLD: -1.5}}
-    (folder / "run.json").write_text(json.dumps(record))
+    write_record(folder, flags={squad.THRESHOLD: -1.5})
     exported = export(folder, export_format="tf2")
     assert RunDirectory(str(exported.parent)).threshold == NoAnswerThreshold(-1.5, "")
 
@@ -346,19 +328,15 @@ def test_one_output_needs_its_task(fine_tuned, to_transformers):
 
 @pytest.mark.parametrize("flag", ["do_lower_case", "strip_accents"])
 @pytest.mark.parametrize("recorded", [True, False])
-def test_clean_up_is_that_of_the_run(flag, recorded, with_vocabulary, to_transformers):
+def test_the_text_of_the_run_goes_along(flag, recorded, with_vocabulary, to_transformers):
     folder, _ = with_vocabulary()
-    write_record(folder, **{flag: recorded})
-    assert to_transformers(folder)[1][flag] is recorded
-    to_transformers(folder, "same", **{flag: recorded})
+    write_record(folder, text={flag: recorded, "max_seq_length": 20})
+    tokenizer = to_transformers(folder, **{flag: recorded})[1]
+    assert tokenizer[flag] is recorded and tokenizer["model_max_length"] == 20
+    if not recorded:  # else it would be the default
+        assert to_transformers(folder, "same")[1][flag] is False
     with refuses(f"--{flag}= ... run.json"):
         to_transformers(folder, "other", **{flag: not recorded})
-
-
-def test_the_length_of_the_training_goes_along(with_vocabulary, to_transformers):
-    folder, _ = with_vocabulary()
-    write_record(folder, max_seq_length=20)
-    assert to_transformers(folder)[1]["model_max_length"] == 20
 
 
 def test_the_vocabulary_of_the_run_is_found(with_vocabulary, to_transformers, tmp_path):
@@ -377,17 +355,15 @@ def test_tokenizers_that_transformers_lacks(with_vocabulary, export, tmp_path):
     proto = ModelProto.FromString(path.read_bytes())
     proto.trainer_spec.model_type = 2
     path.write_bytes(proto.SerializeToString())
-    message = f"--export_format=hf ... {path} ... SentencePiece"
-    with refuses(message):
-        export(folder, "hf", export_format="hf")
+    with refuses(f"--export_format=hf ... {path} ... SentencePiece"):
+        export(folder, "hf", **HF)
     assert not (tmp_path / "hf").exists()
 
 
 # --- Bad input -----------------------------------------------------------------------------------
 
-OTHER_HEAD = read(MODELS / "base" / "model.ckpt") | {
-    "cls/predictions/output_bias": np.zeros([301], np.float32)
-}
+BIAS = {"cls/predictions/output_bias": np.zeros([301], np.float32)}
+OTHER_HEAD = read(MODELS / "base" / "model.ckpt") | BIAS
 
 
 @pytest.mark.parametrize(
@@ -398,14 +374,10 @@ OTHER_HEAD = read(MODELS / "base" / "model.ckpt") | {
         ({"tensors": OTHER_HEAD}, {}, "cls/predictions/output_bias"),
         ({}, {"albert_directory": GOLDEN}, "--albert_directory= ... albert_config.json"),
         ({}, {"checkpoint_name": "model.ckpt-best"}, "model.ckpt-best"),
-        ({}, {"export_format": "hf"}, "3000 ... vocab_size=300"),
-        ({"vocabulary": None}, {"export_format": "hf"}, "--albert_directory="),
-        ({"variant": "noproj"}, {"export_format": "hf"}, "--export_format=hf"),
-        (
-            {"parameter_sharing": "attention"},
-            {"export_format": "hf"},
-            "--export_format=hf ... parameter_sharing='attention'",
-        ),
+        ({}, HF, "3000 ... vocab_size=300"),
+        ({"vocabulary": None}, HF, "--albert_directory="),
+        ({"variant": "noproj"}, HF, "--export_format=hf"),
+        ({"parameter_sharing": "attention"}, HF, "--export_format=hf ... ='attention'"),
         ({}, {"dtype": "fp16"}, "--dtype=fp16 ... --export_format=hf"),
         ({}, {"card_file": "card.md"}, "--card_file=card.md ... --export_format=hf"),
         ({}, {"checkpoint_name": ""}, "--checkpoint_name"),
@@ -437,7 +409,7 @@ def test_a_weight_beyond_half_precision_is_an_error(with_vocabulary, export, tmp
     tensors["bert/pooler/dense/bias"] = np.full_like(tensors["bert/pooler/dense/bias"], 1e5)
     write(folder / "model.ckpt", tensors)
     with refuses("pooler/dense/bias ... --dtype=fp16"):
-        export(folder, "hf", export_format="hf", dtype="fp16")
+        export(folder, "hf", **HF, dtype="fp16")
     assert not (tmp_path / "hf").exists()
 
 
@@ -456,7 +428,7 @@ def test_a_config_of_another_model_is_not_replaced(source, export, tmp_path):
     path = shutil.copy(MODELS / "relu" / "albert_config.json", tmp_path / "out")
     with refuses(path):
         export(source())
-    assert [path.name for path in (tmp_path / "out").iterdir()] == ["albert_config.json"]
+    assert [*contents_of(tmp_path / "out")] == ["albert_config.json"]
 
 
 def test_the_task_of_another_model_is_not_replaced(fine_tuned, export, tmp_path):
@@ -498,10 +470,10 @@ def test_as_a_user_runs_it(run_script, source, tmp_path):
     target = tmp_path / "out" / "model.ckpt"
     done = run_script("export_checkpoints", export_path=target, **values)
     assert done.returncode == 0, done.stderr
-    assert done.stdout == (
-        f"Read 32 variables from {tmp_path}/source/model.ckpt\n"
-        f"Wrote 32 variables and global_step 0 to {target}\n"
-    )
+    assert done.stdout.splitlines() == [
+        f"Read 32 variables from {tmp_path}/source/model.ckpt",
+        f"Wrote 32 variables and global_step 0 to {target}",
+    ]
     again = run_script("export_checkpoints", export_path=target, **values)
     assert again.returncode == 1 and again.stdout == ""
     assert_names(again.stderr, "export_checkpoints ... --export_path=")
@@ -518,8 +490,7 @@ def more_pieces(tmp_path):
     """Writes the vocabulary of `with_vocabulary` without its last piece, "j", and with others."""
 
     def write_model(*pieces):
-        model = GOLDEN / "tokenization" / "spm_uncased.model"
-        proto = ModelProto.FromString(model.read_bytes())
+        proto = ModelProto.FromString(tiny.VOCABULARY.read_bytes())
         assert proto.pieces.pop().piece == "j"
         for piece in pieces:
             proto.pieces.add(piece=piece, score=-20.0)
@@ -536,27 +507,26 @@ def written_weights(path):
     return found, loading.read_weights(found.checkpoint, named)[0]
 
 
-@pytest.mark.parametrize("of_source", ["tf1", "tf2", "hf"])
-@pytest.mark.parametrize("form", ["tf1", "tf2", "hf"])
+@pytest.mark.parametrize(
+    ("of_source", "form"),
+    [("tf1", "tf1"), ("tf1", "hf"), ("tf2", "tf2"), ("hf", "tf1"), ("hf", "hf")],
+)
 def test_new_pieces(of_source, form, with_vocabulary, export, more_pieces, capsys):
     folder, old = with_vocabulary()
     new = more_pieces("▁thethe", "ofthe", "string", "▁\u4e00\u4e01")
-    checkpoint = "model.ckpt"
-    if of_source != "tf1":
-        name = "src" if of_source == "hf" else "src/model.ckpt"
-        written = export(folder, name, export_format=of_source)
-        if of_source == "tf2":
-            shutil.copy(folder / "30k-clean.model", written.parent)
-        folder = written if of_source == "hf" else written.parent
-        checkpoint = "model.safetensors" if of_source == "hf" else checkpoint
-    name = "hf" if form == "hf" else "out/model.ckpt"
+    checkpoint, name = "model.ckpt", "out" if form == "hf" else "out/model.ckpt"
+    if of_source == "tf2":
+        written = export(folder, "src/model.ckpt", export_format="tf2")
+        folder = Path(shutil.copy(folder / "30k-clean.model", written.parent)).parent
+    elif of_source == "hf":
+        folder, checkpoint = export(folder, "src", **HF), "model.safetensors"
     capsys.readouterr()
     export(folder, name, checkpoint, export_format=form, new_vocabulary=new)
     assert_says(capsys.readouterr().out, "2999 ... 3 ... 1 ... 1 dropped")
     found, tensors = written_weights(folder.parent / name.split("/")[0])
     assert found.read_config().vocab_size == 3003
     assert Path(found.vocabulary_file()).read_bytes() == new.read_bytes()
-    tokenizer = FullTokenizer(spm_model_file=str(GOLDEN / "tokenization" / "spm_uncased.model"))
+    tokenizer = FullTokenizer(spm_model_file=str(tiny.VOCABULARY))
     parts = [("▁the", "the"), ("of", "the"), ("str", "ing"), tuple(tokenizer.vocab)]
     for name in OF_PIECES:
         np.testing.assert_array_equal(tensors[name][:2999], old[name][:2999])
@@ -602,25 +572,21 @@ def test_a_packaged_model_takes_new_pieces(export, tmp_path, capsys):
 
 def test_vocabularies_that_do_not_fit_are_refused(with_vocabulary, export, tmp_path, more_pieces):
     folder, _ = with_vocabulary()
-    other = GOLDEN / "tokenization" / "vocab.txt"
-    with refuses(f"--new_vocabulary={other} ... WordPiece ... SentencePiece"):
-        export(folder, new_vocabulary=other)
-    no_model = folder / "albert_config.json"
-    with refuses(f"--new_vocabulary={no_model} ... SentencePiece"):
-        export(folder, new_vocabulary=no_model)
-    turkish = tmp_path / "tr.model"
-    clean_up = CleanUp(casing_language="tr")
-    turkish.write_bytes(vocabulary_record.add(more_pieces().read_bytes(), clean_up))
-    with refuses(f"--new_vocabulary={turkish} ... casing_language='tr'"):
-        export(folder, new_vocabulary=turkish)
-    with refuses("--new_vocabulary=none.model"):
-        export(folder, new_vocabulary="none.model")
+    turkish, without_cls = tmp_path / "tr.model", tmp_path / "cls.model"
+    content = more_pieces().read_bytes()
+    turkish.write_bytes(vocabulary_record.add(content, CleanUp(casing_language="tr")))
+    proto = ModelProto.FromString(content)
+    proto.pieces[2].piece = "<cls>"
+    without_cls.write_bytes(proto.SerializeToString())
+    for path, message in (
+        (tiny.WORDPIECE, "WordPiece ... SentencePiece"),
+        (folder / "albert_config.json", "SentencePiece"),
+        (turkish, "casing_language='tr'"),
+        (without_cls, "[CLS]"),
+        ("none.model", "none.model"),
+    ):
+        with refuses(f"--new_vocabulary={path} ... {message}"):
+            export(folder, new_vocabulary=path)
     with refuses("--export_path= ... 30k-clean.model"):
         export(folder, "source/other", new_vocabulary=more_pieces("▁thethe"))
-    new = more_pieces()
-    proto = ModelProto.FromString(new.read_bytes())
-    proto.pieces[2].piece = "<cls>"
-    new.write_bytes(proto.SerializeToString())
-    with refuses(f"--new_vocabulary={new} ... [CLS]"):
-        export(folder, new_vocabulary=new)
     assert not (tmp_path / "out" / "model.ckpt.index").exists()

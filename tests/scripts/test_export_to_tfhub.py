@@ -18,16 +18,8 @@ from albert_tf.model import heads
 from albert_tf.publish import graph_inputs, hub, saved_models
 from albert_tf.text.tokenization import FullTokenizer
 from tests import GOLDEN, read_arrays
-from tests.checkpoints.golden_models import (
-    VARIANTS,
-    assert_close,
-    assert_same,
-    golden_config,
-    named_model,
-    read,
-    values_of,
-    write,
-)
+from tests.checkpoints import golden_models
+from tests.checkpoints.golden_models import VARIANTS, assert_close, golden_config, read, write
 from tests.errors import assert_names, assert_says, refuses
 from tests.processes import lines_of_code
 
@@ -133,11 +125,7 @@ def test_metrics_of_the_original(variant, exported):
 @pytest.mark.long
 @pytest.mark.parametrize(
     "sharing",
-    [
-        pytest.param("attention", marks=pytest.mark.slow),
-        pytest.param("ffn", marks=pytest.mark.slow),
-        "none",
-    ],
+    ["none", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("attention", "ffn"))],
 )
 def test_every_sharing_strategy(sharing, tmp_path):
     model = heads.PretrainingModel(golden_config(parameter_sharing=sharing))
@@ -238,9 +226,10 @@ def test_the_module_is_a_source_of_weights(exported):
     names = ["albert_config.json", "vocab.txt"]
     assert sorted(path.name for path in (module / "assets").iterdir()) == names
     config = AlbertConfig.from_json_file(str(module / "assets" / "albert_config.json"))
-    named = named_model(config)
+    named = golden_models.named_model(config)
     assert not loading.load(str(module), named).missing
-    assert_same(values_of(named), read(GOLDEN / "model" / "groups2" / "model.ckpt"))
+    wanted = read(GOLDEN / "model" / "groups2" / "model.ckpt")
+    golden_models.assert_same(golden_models.values_of(named), wanted)
 
 
 @pytest.mark.long
@@ -278,15 +267,13 @@ def test_preprocessing(run_main, tmp_path, capsys):
     """Of both kinds of vocabulary, loaded by the examples of the cards."""
     texts = ["A question, with 9,000 Words?", "", "Ünder the  table"]
     code, expected = "", []
-    for kind, flags, length in (
-        ("spm_uncased.model", {}, 128),
-        ("vocab.txt", {"max_seq_length": 20}, 20),
-    ):
+    kinds = ("spm_uncased.model", {}, 128), ("vocab.txt", {"max_seq_length": 20}, 20)
+    for kind, flags, length in kinds:
         source, module = tmp_path / kind / "vocabulary", tmp_path / kind / "module"
         source.mkdir(parents=True)
         shutil.copy(GOLDEN / "tokenization" / kind, source)
-        values = {"export_path": module, "export_type": "preprocessing"} | flags
-        run_main(export_to_tfhub, albert_directory=source, **values)
+        places = {"albert_directory": source, "export_path": module}
+        run_main(export_to_tfhub, **places, export_type="preprocessing", **flags)
         # Where texts may be cut otherwise, both the script and the card say so.
         said = [capsys.readouterr().out, (module / "README.md").read_text()]
         is_sentencepiece = kind.endswith("model")
@@ -355,9 +342,8 @@ def test_sequences_longer_than_the_positions(exported):
     module = tf.saved_model.load(str(exported()))
     ids = tf.ones([1, POSITIONS + 1], tf.int32)
     message = rf"longer than max_position_embeddings:\W+{POSITIONS + 1}\W+{POSITIONS}"
-    inputs, renamed = (
-        dict.fromkeys(n, ids) for n in (graph_inputs.HUB_INPUTS, graph_inputs.FEATURES)
-    )
+    names = graph_inputs.HUB_INPUTS, graph_inputs.FEATURES
+    inputs, renamed = (dict.fromkeys(some, ids) for some in names)
     # Where TensorFlow knows the length when it builds the call, it refuses that itself.
     message += f"|Dimensions must be equal, but are {POSITIONS + 1} and {POSITIONS} for"
     for call in (
@@ -384,9 +370,7 @@ def test_a_checkpoint_without_heads(directory, run, capsys):
     write(path / "bare", {n: v for n, v in tensors.items() if n.startswith("bert/")})
     module = tf.saved_model.load(str(run(path, checkpoint_name="bare")))
     assert not hasattr(module, "mlm") and not hasattr(module, "sop")
-    out = capsys.readouterr().out
-    assert "no sentence-order head" in out
-    assert_says(out, "masked-LM")
+    assert_says(capsys.readouterr().out, "no sentence-order head", "masked-LM")
 
 
 def damage_encoder(path):
@@ -425,36 +409,25 @@ def enlarge_vocabulary(path):
         (damage_encoder, "encoder ... 25"),
         (enlarge_vocabulary, "311 ... vocab_size=300"),
         (more_groups, "group_1"),
-        (
-            record(text={"do_lower_case": False}),
-            "do_lower_case=true ... --do_lower_case=false",
-        ),
+        (record(text={"do_lower_case": False}), "do_lower_case=true ... --do_lower_case=false"),
         (
             record(vocabulary={"flag": "vocab_file", "path": "other.txt", "sha256": "00"}),
             "vocab.txt ... other.txt",
         ),
         (record(vocabulary=5), "run.json"),
-    ],
-)
-def test_bad_directories(damage, message, directory, run, tmp_path):
-    path = directory()
-    damage(path)
-    with refuses(message):
-        run(path, do_lower_case=True)
-    assert not list(tmp_path.glob("module*"))
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
+        # Lengths that make no module.
         ({"export_type": "preprocessing", "max_seq_length": 65}, "max_seq_length=65 ... =64"),
         ({"export_type": "preprocessing", "max_seq_length": 2}, "3"),
         ({"max_seq_length": 8}, "--export_type=preprocessing"),
     ],
 )
-def test_lengths_that_make_no_module(flags, message, directory, run, tmp_path):
-    path = directory()
-    change_config(path, max_position_embeddings=64)
+def test_bad_directories_and_flags(damage, message, directory, run, tmp_path):
+    path, flags = directory(), {"do_lower_case": True}
+    if isinstance(damage, dict):
+        change_config(path, max_position_embeddings=64)
+        flags = damage
+    else:
+        damage(path)
     with refuses(message):
         run(path, **flags)
     assert not list(tmp_path.glob("module*"))
@@ -484,8 +457,8 @@ def test_an_export_path_that_is_not_empty(directory, run, tmp_path):
     (tmp_path / "module" / "mine").write_text("kept")
     with refuses("--export_path="):
         run(directory())
-    assert (tmp_path / "module" / "mine").read_text() == "kept"
-    assert len(list((tmp_path / "module").iterdir())) == 1
+    (kept,) = (tmp_path / "module").iterdir()
+    assert kept.read_text() == "kept"
 
 
 @pytest.mark.long

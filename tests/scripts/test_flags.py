@@ -6,26 +6,10 @@ import json
 import pytest
 from absl import flags
 
-import create_pretraining_data
-import export_checkpoints
-import export_to_tfhub
-import run_classifier
-import run_pretraining
-import run_race
-import run_squad
 from tests import GOLDEN
+from tests.script_flags import module_of
 
 ORIGINALS = json.loads((GOLDEN / "flags.json").read_text(encoding="utf-8"))
-SCRIPTS = {
-    "create_pretraining_data": create_pretraining_data,
-    "run_pretraining": run_pretraining,
-    "run_classifier": run_classifier,
-    "run_squad_v1": run_squad,
-    "run_squad_v2": run_squad,
-    "run_race": run_race,
-    "export_to_tfhub": export_to_tfhub,
-    "export_checkpoints": export_checkpoints,
-}
 # Flags that the original requires and ours do not: a hub module, another kind of vocabulary, or the
 # directory or name of a checkpoint may stand in for them.
 NOT_REQUIRED = {"albert_config_file", "spm_model_file", "vocab_file"}
@@ -39,15 +23,10 @@ def test_flags_are_the_originals(run_main, monkeypatch, name):
         for flag, *_ in ORIGINALS[name]:
             found[flag] = repr(described(flags.FLAGS[flag]))
 
-    monkeypatch.setattr(SCRIPTS[name], "main", main)
-    run_main(
-        SCRIPTS[name],
-        **{
-            flag: "rte" if flag == "task_name" else "x"
-            for flag, *_, required in ORIGINALS[name]
-            if required
-        },
-    )
+    script = module_of("run_squad" if name.startswith("run_squad_v") else name)
+    monkeypatch.setattr(script, "main", main)
+    needed = {flag: "x" for flag, *_, is_required in ORIGINALS[name] if is_required}
+    run_main(script, **needed | ({"task_name": "rte"} if "task_name" in needed else {}))
     for flag, kind, default, is_required in ORIGINALS[name]:
         needed = is_required and not (flag in NOT_REQUIRED and found[flag].endswith("False)"))
         kind = "string" if kind == "enum" else kind

@@ -24,13 +24,9 @@ class Process:
     def __init__(self, flags):
         self._directory = flags["output_dir"]
         arguments = [f"--{name}={value}" for name, value in flags.items()]
-        self.process = subprocess.Popen(
-            [sys.executable, str(ROOT / "run_pretraining.py"), *arguments],
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        command = [sys.executable, str(ROOT / "run_pretraining.py"), *arguments]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        self.process = subprocess.Popen(command, cwd=ROOT, **pipes)
 
     def wait_for_step(self, step, seconds=900.0):
         """Waits until it has written metrics of a step, has ended, or some time has passed."""
@@ -62,15 +58,15 @@ def variables(directory):
     return {name: reader[name] for name in reader.shapes}
 
 
-def test_a_killed_run_ends_as_one_that_never_was(tmp_path):
-    flags = tiny.many_steps(tmp_path) | {
-        "distribution_strategy": "one_device",
-        "num_train_steps": STEPS,
-        "save_checkpoints_steps": 20,
-        "iterations_per_loop": 5,
-        "gradient_accumulation_steps": 2,
-        "shuffle_buffer_size": 20,  # several windows in each epoch
-    }
+@pytest.fixture
+def flags(tmp_path):
+    steps = {"num_train_steps": STEPS, "iterations_per_loop": 5, "gradient_accumulation_steps": 2}
+    steps["shuffle_buffer_size"] = 20  # several windows in each epoch
+    return tiny.many_steps(tmp_path) | steps
+
+
+def test_a_killed_run_ends_as_one_that_never_was(flags, tmp_path):
+    flags |= {"distribution_strategy": "one_device", "save_checkpoints_steps": 20}
     start = time.time()
     whole = Process(flags | {"output_dir": tmp_path / "whole"})
     whole.wait_for_step(1)
@@ -105,14 +101,8 @@ def assert_same_ends(directory, other, step):
         np.testing.assert_array_equal(found[name], value, err_msg=name)
 
 
-def test_two_killed_workers_end_as_two_that_never_were(tmp_path):
-    flags = tiny.many_steps(tmp_path) | {
-        "num_train_steps": STEPS,
-        "save_checkpoints_steps": 50,
-        "iterations_per_loop": 5,
-        "gradient_accumulation_steps": 2,
-        "shuffle_buffer_size": 20,
-    }
+def test_two_killed_workers_end_as_two_that_never_were(flags, tmp_path):
+    flags |= {"save_checkpoints_steps": 50}
 
     def started(directory):
         values = flags | {"output_dir": directory}

@@ -8,57 +8,35 @@ import shutil
 import pytest
 
 import albert_tf
-import create_pretraining_data
 from albert_tf.checkpoints import run_directory
 from albert_tf.cli import training_flags
 from albert_tf.records import record_files
 from albert_tf.text.tokenization import FullTokenizer
 from tests import GOLDEN, tiny
 from tests.errors import assert_says, refuses
+from tests.scripts.small_text import LENGTH, PIECES, make_records
 from tests.scripts.test_run_pretraining import assert_same_when_stopped
 
 pytestmark = pytest.mark.usefixtures("eagerly")
-
-PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "c", "##d", "##e", "."]
-TEXT = "\n\n".join("\n".join(["a bd c .", "c b a bde b", "b"] * 5) for _ in range(3))
-LENGTH = 24
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory, run_main):
     """Directory with a vocabulary, and masked and unmasked records of a text."""
     directory = tmp_path_factory.mktemp("records")
-    (directory / "vocab.txt").write_text("\n".join(PIECES) + "\n")
-    (directory / "in.txt").write_text(TEXT)
     for name, prob in (("masked", 0.15), ("unmasked", 0)):
-        run_main(
-            create_pretraining_data,
-            input_file=directory / "in.txt",
-            output_file=directory / name,
-            vocab_file=directory / "vocab.txt",
-            max_seq_length=LENGTH,
-            max_predictions_per_seq=4,
-            dupe_factor=1,
-            masked_lm_prob=prob,
-        )
+        make_records(run_main, directory, name, masked_lm_prob=prob, dupe_factor=1)
     return directory
 
 
 @pytest.fixture
 def flags(made, tmp_path):
-    return tiny.PRETRAINING | {
-        "albert_config_file": GOLDEN / "optimizers" / "albert_config.json",
-        "input_file": made / "unmasked",
-        "output_dir": tmp_path / "out",
-        "masked_lm_budget": 0.2,
-        "vocab_file": made / "vocab.txt",
-        "max_eval_steps": 1,
-        "max_seq_length": LENGTH,
-        "max_predictions_per_seq": 6,
-        "shuffle_buffer_size": 8,
-        "num_train_steps": 6,
-        "save_checkpoints_steps": 3,
-    }
+    config = GOLDEN / "optimizers" / "albert_config.json"
+    files = {"albert_config_file": config, "input_file": made / "unmasked"}
+    files |= {"vocab_file": made / "vocab.txt", "output_dir": tmp_path / "out"}
+    sizes = {"max_seq_length": LENGTH, "max_predictions_per_seq": 6, "masked_lm_budget": 0.2}
+    steps = {"num_train_steps": 6, "save_checkpoints_steps": 3, "max_eval_steps": 1}
+    return tiny.PRETRAINING | files | sizes | steps | {"shuffle_buffer_size": 8}
 
 
 def records_in(directory):
@@ -114,17 +92,13 @@ def test_records_that_do_not_fit_the_flags(pretrain, flags, made, tmp_path):
             pretrain(**values)
         assert not (tmp_path / "out" / "checkpoint").exists()
 
-    refused(
-        "--masked_lm_budget=0.2 ... /masked",
-        input_file=made / "masked",
-    )
+    refused("--masked_lm_budget=0.2 ... /masked", input_file=made / "masked")
     both = f"{made / 'masked'},{made / 'unmasked'}"
     refused("/masked ... --masked_lm_prob=0", do_eval=True, eval_input_file=both)
     other = tmp_path / "other.txt"
     other.write_text("[PAD]\n[SEP]\n[MASK]\n[CLS]\n")
-    message = "2 ... [CLS] ... 3"
     flags["input_file"] = shutil.copy(made / "unmasked", tmp_path / "records")  # without summary
-    refused(message, vocab_file=other)
+    refused("2 ... [CLS] ... 3", vocab_file=other)
     other.write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n")
     refused("other.txt ... [MASK]", vocab_file=other)
     other.write_text("".join(f"{n}\n" for n in range(301)))
@@ -132,10 +106,8 @@ def test_records_that_do_not_fit_the_flags(pretrain, flags, made, tmp_path):
     del flags["vocab_file"], flags["masked_lm_budget"]
     flags["input_file"] = made / "unmasked"
     for predictions in (4, 6):
-        refused(
-            "unmasked ... --masked_lm_prob=0 ... --masked_lm_budget",
-            max_predictions_per_seq=predictions,
-        )
+        message = "unmasked ... --masked_lm_prob=0 ... --masked_lm_budget"
+        refused(message, max_predictions_per_seq=predictions)
 
 
 def test_what_limits_the_budget_is_said(pretrain, flags, made, capsys):
@@ -145,29 +117,20 @@ def test_what_limits_the_budget_is_said(pretrain, flags, made, capsys):
     assert_says(capsys.readouterr().out, "4 ... --masked_lm_budget=0.2")
 
 
-def test_many_passes_without_masks_are_questioned(run_main, made, tmp_path, capsys):
-    values = {
-        "input_file": made / "in.txt",
-        "output_file": tmp_path / "out",
-        "vocab_file": made / "vocab.txt",
-        "masked_lm_prob": 0,
-        "max_seq_length": LENGTH,
-    }
-    run_main(create_pretraining_data, **values)
+def test_many_passes_without_masks_are_questioned(run_main, tmp_path, capsys):
+    make_records(run_main, tmp_path, "out", masked_lm_prob=0)
     assert_says(capsys.readouterr().out, "--dupe_factor=1")
-    run_main(create_pretraining_data, **values, dupe_factor=2)
+    make_records(run_main, tmp_path, "out", masked_lm_prob=0, dupe_factor=2)
     out = capsys.readouterr().out
     assert "--dupe_factor" not in out
     assert_says(out, "--masked_lm_budget")
 
 
 @pytest.mark.parametrize("given", [{"do_permutation": True}, {"ngram": 1}])
-def test_flags_about_masks_need_masks(given, run_main, made, tmp_path):
-    values = {"input_file": made / "in.txt", "output_file": tmp_path / "out"}
-    values |= {"vocab_file": made / "vocab.txt", "masked_lm_prob": 0}
+def test_flags_about_masks_need_masks(given, run_main, tmp_path):
     (name,) = given
     with refuses(f"--{name} ... --masked_lm_prob"):
-        run_main(create_pretraining_data, **values, **given)
+        make_records(run_main, tmp_path, "out", masked_lm_prob=0, **given)
 
 
 def test_the_run_knows_the_vocabulary_of_its_records(pretrain, flags, made, tmp_path):

@@ -14,60 +14,35 @@ import run_pretraining
 import run_race
 import run_squad
 from albert_tf.checkpoints.run_directory import RunDirectory
+from albert_tf.cli import flag_groups
 from albert_tf.sentencepiece_proto import ModelProto
 from tests import tiny
 from tests.errors import assert_says, refuses
+from tests.script_flags import flags_of, module_of
 
 pytestmark = pytest.mark.usefixtures("eagerly")
 
 GLUE = tiny.GLUE_DATA
-SQUAD = tiny.SQUAD_DATA
 CASED_MODEL = tiny.CASED_VOCABULARY
 CONFIG = tiny.CONFIG | {"initializer_range": 0.5}  # random models that tell texts apart
 # What a later command need not repeat.
 CASED = {"do_lower_case": False, "strip_accents": False}
-SHARED = {
-    "allow_random_init": True,
-    "do_train": True,
-    "learning_rate": 1e-4,
-    "seed": 1,
-    "train_batch_size": 2,
-}
+SHARED = {"allow_random_init": True, "do_train": True, "learning_rate": 1e-4, "seed": 1}
+SHARED |= {"train_batch_size": 2}
 SCRIPTS = {  # module, flags of data, settings of text, flags of training, files to compare
     "classifier": (
-        run_classifier,
-        {"data_dir": GLUE, "task_name": "CoLA"},
-        CASED | {"max_seq_length": 24},
-        {"train_step": 1, "do_eval": True},
-        "test_results.tsv",
+        run_classifier, {"data_dir": GLUE, "task_name": "CoLA"}, CASED | {"max_seq_length": 24},
+        {"train_step": 1, "do_eval": True}, "test_results.tsv",
     ),
     "race": (
-        run_race,
-        {"data_dir": GLUE},
-        CASED | {"max_seq_length": 48, "max_qa_length": 12},
-        {"train_step": 1, "warmup_step": 0, "do_eval": False},
-        "predictions.tsv",
+        run_race, {"data_dir": GLUE}, CASED | {"max_seq_length": 48, "max_qa_length": 12},
+        {"train_step": 1, "warmup_step": 0, "do_eval": False}, "predictions.tsv",
     ),
     "squad": (
-        run_squad,
-        {
-            "train_file": SQUAD / "train_v1.1.json",
-            "predict_file": SQUAD / "dev_v1.1.json",
-            "predict_batch_size": 64,
-        },
-        CASED | {"max_seq_length": 48, "doc_stride": 16, "max_query_length": 12},
-        {"num_train_epochs": 0.2, "save_checkpoints_steps": 1000},
-        "nbest_predictions.json",
+        run_squad, tiny.SQUAD_FILES["1.1"] | {"predict_batch_size": 64}, CASED | tiny.WINDOWS,
+        {"num_train_epochs": 0.2, "save_checkpoints_steps": 1000}, "nbest_predictions.json",
     ),
-}
-CONTRADICTIONS = {
-    "do_lower_case": True,
-    "strip_accents": True,
-    "max_seq_length": 40,
-    "doc_stride": 8,
-    "max_query_length": 9,
-    "max_qa_length": 9,
-}
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -128,26 +103,62 @@ def test_nothing_has_to_be_typed_again(predict, trained, parts, tmp_path, name):
     assert predict(name, out="elsewhere", init_checkpoint=trained(name)) == expected
 
 
-@pytest.mark.parametrize("name", SCRIPTS)
-@pytest.mark.parametrize("flag", [*CONTRADICTIONS, "spm_model_file", "albert_config_file"])
-def test_a_flag_that_says_otherwise_is_an_error(predict, parts, trained, name, flag):
+TEXT = ["max_seq_length", "do_lower_case", "strip_accents"]  # what all fine-tuning scripts share
+EQUAL = {"albert_config_file", "spm_model_file", "vocab_file", "train_batch_size", "optimizer"}
+EQUAL |= {*TEXT, "length_buckets"}
+START = {"init_checkpoint", "albert_hub_module_handle", "class_weights"}
+OF_RECORDS = {  # script -> options that must equal the recorded ones, and that follow them
+    "run_classifier": (
+        EQUAL | {"task_name", "text_pair_column", "labels", "regression", "multi_label"}
+        | {"long_texts", "max_windows"},
+        {"text_column", "label_column", "delimiter", "best_metric", "seed"},
+    ),
+    "run_race": (EQUAL | {"task_name", "max_qa_length"}, {"best_metric", "seed"}),
+    "run_squad": (
+        EQUAL | {"version_2_with_negative", "doc_stride", "max_query_length"},
+        {"n_best_size", "max_answer_length", "start_n_top", "end_n_top", "best_metric", "seed"},
+    ),
+    "run_pretraining": (
+        EQUAL - {*TEXT},
+        {"max_seq_length", "max_predictions_per_seq", "sentence_loss_weight", "eval_batch_size"}
+        | {"num_train_steps", "max_eval_steps", "do_whole_word_mask", "favor_shorter_ngram", "seed"}
+        | {"ngram", "masked_lm_keep_prob", "masked_lm_random_prob", "masked_lm_budget"},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("script", OF_RECORDS)
+def test_what_a_record_decides(script):
+    """How tests/test_resolve.py shows what the rules mean."""
+    rules = {"equal": set(), "follow": set(), "start": set(), "free": set()}
+    with flags_of(module_of(script)):
+        for flag in flag_groups.own_flags():
+            rules[flag.option.metadata["on_record"]].add(flag.name)
+    assert (rules["equal"], rules["follow"]) == OF_RECORDS[script]
+    start = START if script != "run_pretraining" else {"init_checkpoint", "init_from_group0"}
+    assert rules["start"] == start
+
+
+@pytest.mark.parametrize(
+    ("name", "flag", "value", "message"),
+    [
+        ("classifier", "do_lower_case", True, "=true ... --do_lower_case=false ... run.json"),
+        ("race", "max_qa_length", 9, "=9 ... --max_qa_length=12 ... run.json"),
+        ("squad", "doc_stride", 8, "=8 ... --doc_stride=16 ... run.json"),
+        ("classifier", "spm_model_file", "other.model", "/other.model ... {out}/run.json"),
+        ("classifier", "albert_config_file", "heads.json",
+         "/heads.json ... num_attention_heads=4 ... {out}"),
+    ],
+)  # fmt: skip
+def test_a_flag_that_says_otherwise_is_an_error(
+    predict, parts, trained, name, flag, value, message
+):
     out = trained(name)
-    if flag == "spm_model_file":
-        value, message = (
-            parts / "other.model",
-            f"other.model ... {out}/run.json",
-        )
-    elif flag == "albert_config_file":
-        value, message = parts / "heads.json", f"heads.json ... num_attention_heads=4 ... {out}"
-    elif flag not in SCRIPTS[name][2]:
-        return
-    else:
-        value = CONTRADICTIONS[flag]
-        before = SCRIPTS[name][2][flag]
-        message = f"--{flag}={str(value).lower()} ... --{flag}={str(before).lower()} ... run.json"
+    value = parts / value if isinstance(value, str) else value
+    message = message.format(out=out) if isinstance(value, Path) else f"--{flag}{message}"
     with refuses(message):
         predict(name, init_checkpoint=out, **{flag: value})
-    with refuses(Path(value).name if isinstance(value, Path) else f"{flag}="):
+    with refuses(value.name if isinstance(value, Path) else f"{flag}="):
         predict(name, **{flag: value})
 
 
@@ -182,9 +193,7 @@ def test_a_run_without_a_record_follows_the_flags(trained, predict, parts, tmp_p
     [
         ({"text": {"doc_stride": 8}}, "--doc_stride=16 ... two/run.json ... --doc_stride=8"),
         pytest.param(
-            {"vocabulary": {"sha256": "00"}},
-            "spm.model ... two/run.json",
-            marks=pytest.mark.long,
+            {"vocabulary": {"sha256": "00"}}, "spm.model ... two/run.json", marks=pytest.mark.long
         ),
     ],
 )
@@ -241,10 +250,13 @@ def test_fine_tuning_with_another_text_is_an_error(pretrained, run_main, parts, 
     assert not (tmp_path / "out").exists()
 
 
-def test_what_lies_next_to_released_weights_is_used(run_main, tmp_path, capsys):
-    release = tmp_path / "release"
-    release.mkdir()
-    tiny.write_release(release)
+@pytest.fixture
+def release(tmp_path):
+    (tmp_path / "release").mkdir()
+    return tiny.write_release(tmp_path / "release", config=CONFIG)
+
+
+def test_what_lies_next_to_released_weights_is_used(release, run_main, tmp_path, capsys):
     train(run_main, tmp_path / "out", init_checkpoint=release / "model.ckpt-best")
     files = f"{release}/30k-clean.model ... {release}/albert_config.json"
     assert_says(capsys.readouterr().out, files)
@@ -253,20 +265,20 @@ def test_what_lies_next_to_released_weights_is_used(run_main, tmp_path, capsys):
 
 
 def test_another_vocabulary_than_the_one_next_to_a_release_is_a_warning(
-    run_main, parts, tmp_path, capsys
+    release, run_main, parts, tmp_path, capsys
 ):
-    release, other = tmp_path / "release", parts / "other.model"
-    release.mkdir()
-    tiny.write_release(release, config=CONFIG)
-    train(run_main, tmp_path / "out", init_checkpoint=release, spm_model_file=other)
+    other = parts / "other.model"
+    # A directory without data ends the run after the warning.
+    with refuses("CoLA/train.tsv"):
+        given = {"init_checkpoint": release, "spm_model_file": other, "data_dir": release}
+        train(run_main, tmp_path / "out", **given)
     assert_says(capsys.readouterr().out, f"Warning ... {other} ... {release}/30k-clean.model")
 
 
 def test_a_resumed_training_keeps_its_text(trained, parts, run_main, tmp_path):
     out = shutil.copytree(trained("classifier"), tmp_path / "out")
     other = {"spm_model_file": parts / "other.model", "do_lower_case": True}
-    message = "--do_lower_case=true ... other.model"
-    with refuses(message):
+    with refuses("--do_lower_case=true ... other.model"):
         train(run_main, out, train_step=2, allow_random_init=True, **other)
     train(run_main, out, train_step=2, allow_random_init=True)
     assert RunDirectory(str(out)).settings.text == SCRIPTS["classifier"][2]
@@ -288,8 +300,7 @@ def test_a_training_next_to_the_best_checkpoint_of_another_is_an_error(trained, 
     out = shutil.copytree(trained("classifier"), tmp_path / "out")
     for path in [*out.glob("model.ckpt-[0-9]*"), out / "checkpoint"]:
         path.unlink()
-    message = f"--output_dir={out}"
-    with refuses(message):
+    with refuses(f"--output_dir={out}"):
         train(run_main, out, init_checkpoint=out)
     assert (out / "model.ckpt-best.index").exists()
 
@@ -302,9 +313,7 @@ def test_the_name_of_a_packaged_model_is_no_directory(run_main, tmp_path, monkey
 
 
 def test_another_text_than_that_of_a_packaged_model_is_an_error(run_main, parts, tmp_path):
-    others = {"do_lower_case": False, "strip_accents": False}
-    others |= {"spm_model_file": parts / "other.model"}
-    for flag, value in others.items():
+    for flag, value in (CASED | {"spm_model_file": parts / "other.model"}).items():
         named = "other.model" if flag == "spm_model_file" else f"{flag}=false"
         with refuses(f"{named} ... english-small"):
             train(run_main, tmp_path / "out", init_checkpoint="english-small", **{flag: value})
@@ -321,40 +330,26 @@ def records(parts, tmp_path_factory, run_main):
     text = "\n\n".join("\n".join(["the first line", "and the second one"] * 9) for _ in range(3))
     (folder / "in.txt").write_text(text)
     for name, vocabulary in (("mine", "spm.model"), ("others", "other.model")):
-        run_main(
-            create_pretraining_data,
-            input_file=folder / "in.txt",
-            output_file=folder / name,
-            spm_model_file=parts / vocabulary,
-            max_seq_length=32,
-            max_predictions_per_seq=4,
-            dupe_factor=1,
-            **CASED,
-        )
+        files = {"input_file": folder / "in.txt", "output_file": folder / name}
+        files["spm_model_file"] = parts / vocabulary
+        run_main(create_pretraining_data, **files, **CASED, **SHORT, dupe_factor=1)
     return folder
 
 
+SHORT = {"max_seq_length": 32, "max_predictions_per_seq": 4}
+PRETRAIN = SHORT | {"train_batch_size": 2, "eval_batch_size": 2, "max_eval_steps": 1}
+PRETRAIN |= {"num_warmup_steps": 0, "num_train_steps": 1}
+
+
 def pretrain(run_main, parts, out, **flags):
-    run_main(
-        run_pretraining,
-        albert_config_file=parts / "config.json",
-        output_dir=out,
-        max_seq_length=32,
-        max_predictions_per_seq=4,
-        train_batch_size=2,
-        eval_batch_size=2,
-        max_eval_steps=1,
-        num_warmup_steps=0,
-        **{"num_train_steps": 1} | flags,
-    )
+    places = {"albert_config_file": parts / "config.json", "output_dir": out}
+    run_main(run_pretraining, **PRETRAIN | places | flags)
 
 
 @pytest.mark.parametrize("flag", ["input_file", "eval_input_file"])
 def test_records_of_two_vocabularies_are_an_error(records, run_main, parts, tmp_path, flag):
-    inputs = {"input_file": records / "mine"}
-    inputs[flag] = (
-        f"{records}/mine,{records}/others" if flag == "input_file" else records / "others"
-    )
+    both = f"{records}/mine,{records}/others" if flag == "input_file" else records / "others"
+    inputs = {"input_file": records / "mine"} | {flag: both}
     with refuses(f"{records}/mine ... {records}/others"):
         pretrain(run_main, parts, tmp_path / "out", **inputs)
     assert not (tmp_path / "out").exists()
@@ -374,15 +369,10 @@ def test_weights_of_another_vocabulary_are_an_error(records, run_main, parts, tm
 
 
 def test_weights_next_to_the_vocabulary_of_the_records_are_continued(
-    records, run_main, parts, tmp_path
+    records, release, run_main, parts, tmp_path
 ):
-    release = tmp_path / "release"
-    release.mkdir()
-    tiny.write_release(release, config=CONFIG)
     shutil.copy(parts / "spm.model", release / "30k-clean.model")
-    pretrain(
-        run_main, parts, tmp_path / "out", input_file=records / "mine", init_checkpoint=release
-    )
+    mine = {"input_file": records / "mine", "init_checkpoint": release}
+    pretrain(run_main, parts, tmp_path / "out", **mine)
     with refuses(f"{release} ... other.model"):
-        others = {"input_file": records / "others", "init_checkpoint": release}
-        pretrain(run_main, parts, tmp_path / "new", **others)
+        pretrain(run_main, parts, tmp_path / "new", **mine | {"input_file": records / "others"})

@@ -8,17 +8,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import create_pretraining_data
 import run_pretraining
 from albert_tf.checkpoints import readers, run_directory
 from albert_tf.records import schemas
-from tests import GOLDEN
+from tests import GOLDEN, tiny
 from tests.errors import refuses
-from tests.scripts.test_masked_lm_budget import PIECES, TEXT
+from tests.scripts.small_text import LENGTH, make_records
 
 pytestmark = pytest.mark.usefixtures("eagerly")
 
-LENGTH = 24
 UNTOUCHED = ("bert/pooler/dense/kernel", "cls/seq_relationship/output_weights")
 NAMES = {"input_word_ids": "input_ids", "input_type_ids": "segment_ids"}  # of the Model Garden
 
@@ -27,21 +25,10 @@ NAMES = {"input_word_ids": "input_ids", "input_type_ids": "segment_ids"}  # of t
 def made(tmp_path_factory, run_main):
     """Directory with a vocabulary, and records: in pairs and alone, masked and unmasked."""
     directory = tmp_path_factory.mktemp("records")
-    (directory / "vocab.txt").write_text("\n".join(PIECES) + "\n")
-    (directory / "in.txt").write_text(TEXT)
     for pairs in ("order", "none"):
         for name, prob in (("masked", 0.15), ("unmasked", 0)):
-            run_main(
-                create_pretraining_data,
-                input_file=directory / "in.txt",
-                output_file=directory / f"{pairs}-{name}",
-                vocab_file=directory / "vocab.txt",
-                max_seq_length=LENGTH,
-                max_predictions_per_seq=4,
-                dupe_factor=2,
-                masked_lm_prob=prob,
-                sentence_pairs=pairs,
-            )
+            given = {"masked_lm_prob": prob, "sentence_pairs": pairs, "dupe_factor": 2}
+            make_records(run_main, directory, f"{pairs}-{name}", **given)
     return directory
 
 
@@ -50,23 +37,18 @@ def train(made, tmp_path, run_main):
     """Function that trains on records; returns the run's directory."""
 
     def train(records, **given):
-        flags = {
+        flags = tiny.PRETRAINING | {
             "albert_config_file": GOLDEN / "optimizers" / "albert_config.json",
             "input_file": records,
             "output_dir": tmp_path / "out",
-            "train_batch_size": 4,
-            "eval_batch_size": 4,
             "max_seq_length": LENGTH,
             "max_predictions_per_seq": 4,
             "num_train_steps": 3,
-            "num_warmup_steps": 0,
             "learning_rate": 0.01,
             "save_checkpoints_steps": 3,
-            "iterations_per_loop": 1,
-            "seed": 1,
-        }
-        run_main(run_pretraining, **flags | given)
-        return flags["output_dir"] if "output_dir" not in given else given["output_dir"]
+        } | given  # fmt: skip
+        run_main(run_pretraining, **flags)
+        return flags["output_dir"]
 
     return train
 
@@ -77,11 +59,7 @@ def rewritten(source, target, names=None, keep=None):
     with tf.io.TFRecordWriter(str(target)) as writer:
         for record in tf.data.TFRecordDataset(str(source)).as_numpy_iterator():
             features = tf.train.Example.FromString(record).features.feature
-            kept = {
-                theirs.get(name, name): features[name]
-                for name in features
-                if keep is None or name in keep
-            }
+            kept = {theirs.get(n, n): features[n] for n in features if keep is None or n in keep}
             example = tf.train.Example(features=tf.train.Features(feature=kept))
             writer.write(example.SerializeToString())
     return target
@@ -148,12 +126,12 @@ def test_labels_of_one_file_are_not_enough(train, made, tmp_path):
 def test_records_of_the_model_garden(train, made, tmp_path):
     theirs = set(schemas.pretraining_schema(1, 1)) - {"token_boundary"}
     records = rewritten(made / "order-masked", tmp_path / "garden", NAMES, theirs)
-    found = train(records, num_train_steps=2, save_checkpoints_steps=2)
+    found = train(records, num_train_steps=1)
     ours = rewritten(made / "order-masked", tmp_path / "ours", None, theirs)
-    wanted = train(ours, num_train_steps=2, save_checkpoints_steps=2, output_dir=tmp_path / "b")
+    wanted = train(ours, num_train_steps=1, output_dir=tmp_path / "b")
     assert metrics_of(found)[0].keys() == metrics_of(wanted)[0].keys()
-    expected = weights(wanted, 2)
-    for name, value in weights(found, 2).items():
+    expected = weights(wanted, 1)
+    for name, value in weights(found, 1).items():
         np.testing.assert_array_equal(value, expected[name], err_msg=name)
 
 
@@ -169,16 +147,11 @@ def test_errors_in_records_of_the_model_garden_name_their_features(train, made, 
 @pytest.mark.long
 def test_records_of_electra(train, made, tmp_path):
     """They have no masks, no labels, and do not say where words begin."""
-    records = rewritten(
-        made / "order-unmasked",
-        tmp_path / "electra",
-        None,
-        ["input_ids", "input_mask", "segment_ids"],
-    )
-    given = {}
+    kept = ["input_ids", "input_mask", "segment_ids"]
+    records = rewritten(made / "order-unmasked", tmp_path / "electra", keep=kept)
     with refuses("electra ... --sentence_loss_weight=0"):
-        train(records, **given)
-    given["sentence_loss_weight"] = 0
+        train(records)
+    given = {"sentence_loss_weight": 0}
     with refuses("electra ... --masked_lm_budget"):
         train(records, **given)
     given |= {"masked_lm_budget": 0.2, "vocab_file": made / "vocab.txt"}

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """run_glue.sh on the original's tiny GLUE files, with a tiny model."""
 
-import json
 import os
 import re
 import shutil
@@ -11,10 +10,9 @@ import sys
 import pytest
 import tensorflow as tf
 
-from albert_tf.checkpoints import name_table, run_directory
+from albert_tf.checkpoints import run_directory
 from albert_tf.checkpoints.run_directory import RunDirectory
-from albert_tf.config import AlbertConfig
-from albert_tf.model import heads
+from albert_tf.model import encoder
 from albert_tf.tasks import glue
 from tests import ROOT, tiny
 from tests.errors import assert_names, assert_says
@@ -30,23 +28,15 @@ RECIPES = {
     "STS-B": (214, 2e-5, 3598, 100, 16),
     "MRPC": (200, 2e-5, 800, 100, 32),
 }
-NAMES = (
-    "warmup_step", "learning_rate", "train_step", "save_checkpoints_steps", "train_batch_size"
-)  # fmt: skip
+NAMES = ["warmup_step", "learning_rate", "train_step"]
+NAMES += ["save_checkpoints_steps", "train_batch_size"]
 
 
 @pytest.fixture(scope="module")
 def model_dir(tmp_path_factory):
     """A directory as the released archives are, of random weights."""
     folder = tmp_path_factory.mktemp("albert_tiny")
-    (folder / "albert_config.json").write_text(json.dumps(tiny.CONFIG))
-    shutil.copy(tiny.VOCABULARY, folder / "30k-clean.model")
-    named = name_table.named_variables(
-        heads.ClassificationModel(AlbertConfig.from_dict(tiny.CONFIG), 2)
-    )
-    encoder = {name: value for name, value in named.items() if name_table.is_encoder(name)}
-    tf.train.Checkpoint(variables=encoder).write(str(folder / "model.ckpt-best"))
-    return folder
+    return tiny.write_release(folder, encoder.AlbertModel, tiny.CONFIG)
 
 
 @pytest.fixture
@@ -73,13 +63,24 @@ def run_glue(model_dir, tmp_path):
 
 
 @pytest.fixture
-def commands(run_glue, tmp_path):
+def shell(tmp_path):
+    """Writes a script that stands in for Python: shell(text) -> its path."""
+
+    def write(text):
+        (tmp_path / "python").write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / "python").chmod(0o755)
+        return tmp_path / "python"
+
+    return write
+
+
+@pytest.fixture
+def commands(run_glue, shell):
     """What would be run: commands(*flags, VARIABLE=value) -> list of lists of arguments."""
-    (tmp_path / "echo").write_text('#!/bin/sh\nprintf "%s\\t" "$@"\necho\n')
-    (tmp_path / "echo").chmod(0o755)
 
     def run(*flags, **variables):
-        done = run_glue(*flags, PYTHON=tmp_path / "echo", OUTPUT_DIR="gs://bucket", **variables)
+        echo = shell('printf "%s\\t" "$@"\necho')
+        done = run_glue(*flags, PYTHON=echo, OUTPUT_DIR="gs://bucket", **variables)
         assert done.returncode == 0, done.stderr
         return [line.split("\t")[:-1] for line in done.stdout.splitlines() if "\t" in line]
 
@@ -183,13 +184,9 @@ def test_bad_input_is_one_line(run_glue, flags, variables, message):
     assert_names(last, message)
 
 
-def test_other_tasks_go_on_after_one_that_fails(run_glue, tmp_path):
-    (tmp_path / "fail").write_text(
-        '#!/bin/sh\necho "$@"\ncase "$*" in *CoLA*--do_train*|*RTE*--do_predict) exit 1;; esac\n'
-    )
-    (tmp_path / "fail").chmod(0o755)
-    values = {"TASKS": "CoLA RTE MRPC", "OUTPUT_DIR": "gs://bucket"}
-    done = run_glue(PYTHON=tmp_path / "fail", **values)
+def test_other_tasks_go_on_after_one_that_fails(run_glue, shell):
+    fail = shell('echo "$@"\ncase "$*" in *CoLA*--do_train*|*RTE*--do_predict) exit 1;; esac')
+    done = run_glue(PYTHON=fail, TASKS="CoLA RTE MRPC", OUTPUT_DIR="gs://bucket")
     assert done.returncode == 1
     assert re.findall(r"^=== (\S+) ===$", done.stdout, re.M) == ["CoLA", "RTE", "MRPC"]
     assert done.stdout.count("--task_name=CoLA") == 1  # nothing to evaluate
@@ -198,8 +195,6 @@ def test_other_tasks_go_on_after_one_that_fails(run_glue, tmp_path):
     assert last == "run_glue.sh: error: these tasks failed, for the reasons above: CoLA RTE"
 
 
-def test_stopping_by_hand_stops_all(run_glue, tmp_path):
-    (tmp_path / "stop").write_text("#!/bin/sh\nexit 130\n")
-    (tmp_path / "stop").chmod(0o755)
-    done = run_glue(PYTHON=tmp_path / "stop")
+def test_stopping_by_hand_stops_all(run_glue, shell):
+    done = run_glue(PYTHON=shell("exit 130"))
     assert done.returncode == 130 and done.stdout.count("===") == 2

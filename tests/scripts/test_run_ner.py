@@ -29,16 +29,9 @@ OTHERS = ["the/O", "walked/O", "in/O", "and/O", "said/O", "\x01/O", "1990,/O", "
 CONFIG = tiny.CONFIG | NO_DROPOUT
 WIDE = CONFIG | {"initializer_range": 0.5}  # a random model that tells words apart
 METRICS = ["eval_accuracy", "eval_loss", "f1", "global_step", "loss", "precision", "recall"]
-LEARN = COMMON | {
-    "task_name": "ner",
-    "do_eval": True,
-    "max_seq_length": 16,
-    "train_step": 120,
-    "warmup_step": 10,
-    "save_checkpoints_steps": 120,
-    "learning_rate": 2e-3,
-    "train_batch_size": 8,
-}
+LEARN = COMMON | {"task_name": "ner", "do_eval": True, "max_seq_length": 16, "train_batch_size": 8}
+LEARN |= {"train_step": 120, "save_checkpoints_steps": 120}
+LEARN |= {"learning_rate": 2e-3, "warmup_step": 10}
 SHORT = {"train_step": 2, "warmup_step": 0, "learning_rate": 1e-4, "do_eval": False}
 
 
@@ -82,11 +75,8 @@ def flags(learnt, data, tmp_path):
     return LEARN | {"data_dir": data, "albert_config_file": config, "output_dir": tmp_path / "out"}
 
 
-def test_lines(directory):
+def lines_of_test(directory):
     return (directory / "test_results.conll").read_text(encoding="utf-8").split("\n")
-
-
-test_lines.__test__ = False
 
 
 # --- Training and evaluation ---
@@ -113,9 +103,8 @@ def test_counts_are_told_whenever_features_are_used(run_main, flags, data, capsy
     corpus = ner.read(str(data / "dev.conll"))
     without = sum(word.text == "\x01" for word in corpus.words)
     assert without
-    assert_says(out, f"dev: {len(corpus.words)} ... 20")
-    assert_says(out, f"dev: {without}")
-    assert_says(out, "dev ... --max_seq_length")
+    counts = f"dev: {len(corpus.words)} ... 20", f"dev: {without}"
+    assert_says(out, *counts, "dev ... --max_seq_length")
     assert sum(line.startswith("dev: ") for line in out.splitlines()) == 4
 
 
@@ -123,7 +112,7 @@ def test_counts_are_told_whenever_features_are_used(run_main, flags, data, capsy
 
 
 def test_predictions_stand_on_the_lines_of_their_words(learnt, data):
-    found = test_lines(learnt)
+    found = lines_of_test(learnt)
     given = (data / "test.conll").read_text(encoding="utf-8").split("\n")
     assert len(found) == len(given) and found[:2] == ["-DOCSTART- -X- O", ""]
     hits = []
@@ -141,10 +130,10 @@ def test_predictions_stand_on_the_lines_of_their_words(learnt, data):
 
 
 def test_predict_alone_with_metrics_of_each_type(run_main, flags, capsys):
-    before = test_lines(flags["output_dir"])
+    before = lines_of_test(flags["output_dir"])
     run_main(run_classifier, **flags | PREDICT)
     out = capsys.readouterr().out
-    assert test_lines(flags["output_dir"]) == before
+    assert lines_of_test(flags["output_dir"]) == before
     support = {kind: sum(line.endswith(f"B-{kind}") for line in before) for kind in ("LOC", "PER")}
     rows = dict(re.findall(r"^\s+(LOC|PER|micro avg)\s.*\s(\d+)$", out, re.M))
     assert rows.keys() == {*support, "micro avg"}
@@ -154,13 +143,13 @@ def test_predict_alone_with_metrics_of_each_type(run_main, flags, capsys):
 
 def test_a_test_set_without_labels(run_main, flags, data, tmp_path):
     """Files may end in .txt; the labels are given, as there is no training file."""
-    before = test_lines(flags["output_dir"])
+    before = lines_of_test(flags["output_dir"])
     (flags["output_dir"] / "predict_results.txt").unlink()
     text = (data / "test.conll").read_text(encoding="utf-8")
     (tmp_path / "test.txt").write_text(re.sub("(?m)^(?!-DOC)(.+) X .*", r"\1", text))
     labels = ",".join(LABELS)
     run_main(run_classifier, **flags | PREDICT | {"data_dir": tmp_path}, labels=labels)
-    assert test_lines(flags["output_dir"]) == before
+    assert lines_of_test(flags["output_dir"]) == before
     assert not (flags["output_dir"] / "predict_results.txt").exists()
 
 
@@ -168,7 +157,7 @@ def test_a_test_set_without_any_entity(run_main, flags, tmp_path):
     (tmp_path / "test.conll").write_text("the O\nwalked O\n\nsaid O\n")
     labels = ",".join(LABELS)
     run_main(run_classifier, **flags | PREDICT | {"data_dir": tmp_path}, labels=labels)
-    assert test_lines(flags["output_dir"]) == ["the\tO", "walked\tO", "", "said\tO", ""]
+    assert lines_of_test(flags["output_dir"]) == ["the\tO", "walked\tO", "", "said\tO", ""]
     metrics = values_of((flags["output_dir"] / "predict_results.txt").read_text())
     assert (metrics["f1"], metrics["eval_accuracy"]) == (0, 1)
 
@@ -214,7 +203,7 @@ def test_text_gets_the_labels_of_the_scripts_prediction(name, request, run_main,
     lines = [json.loads(line) for line in target.read_text(encoding="utf-8").splitlines()]
     assert [line["words"] for line in lines] == [text.split(" ") for text in texts]
     labels, scores = (np.concatenate([line[key] for line in lines]) for key in ("labels", "scores"))
-    written = [line.split("\t")[1] for line in test_lines(directory) if "\t" in line]
+    written = [line.split("\t")[1] for line in lines_of_test(directory) if "\t" in line]
     np.testing.assert_allclose(scores, expected.max(axis=1), rtol=0, atol=CLOSE)
     for found in (labels, written):  # two that are equal but for rounding may change places
         chosen = expected[np.arange(len(expected)), [LABELS.index(label) for label in found]]
@@ -259,17 +248,14 @@ def test_embeddings_of_the_parts(exported):
 
 
 def test_an_export_for_transformers_is_a_token_classifier(learnt, run_main, tmp_path):
-    folder = tmp_path / "model"
-    shutil.copytree(learnt, folder)
+    folder, target = shutil.copytree(learnt, tmp_path / "model"), tmp_path / "hf"
     shutil.copy(LEARN["spm_model_file"], folder)
-    target = tmp_path / "hf"
     run_main(export_checkpoints, albert_directory=folder, export_path=target, export_format="hf")
     config = json.loads((target / "config.json").read_text())
     assert config["architectures"] == ["AlbertForTokenClassification"]
     assert list(config["id2label"].values()) == list(LABELS)
-    assert run_directory.RunDirectory(str(target)).task == run_directory.FinetunedTask(
-        "ner", LABELS
-    )
+    kind = run_directory.FinetunedTask("ner", LABELS)
+    assert run_directory.RunDirectory(str(target)).task == kind
 
 
 # --- Errors ---
@@ -313,6 +299,5 @@ def test_bad_input_is_a_plain_error_before_training(run_main, data, tmp_path, ch
 
 def test_other_labels_than_those_of_the_run_are_refused(run_main, flags):
     labels = ",".join(reversed(LABELS))
-    message = "O ... B-LOC ... I-PER ... --labels=O,B-LOC"
-    with refuses(message):
+    with refuses("O ... B-LOC ... I-PER ... --labels=O,B-LOC"):
         run_main(run_classifier, **flags | PREDICT, labels=labels)

@@ -10,29 +10,19 @@ import tensorflow as tf
 
 import run_classifier
 from albert_tf.checkpoints import run_directory
-from tests import GOLDEN, tiny
+from tests import tiny
 from tests.errors import refuses
 
 pytestmark = pytest.mark.usefixtures("eagerly")
 
-TRAIN = {
-    "spm_model_file": GOLDEN / "tokenization" / "spm_uncased.model",
-    "do_train": True,
-    "max_seq_length": 16,
-    "train_step": 1,
-    "train_batch_size": 2,
-    "allow_random_init": True,
-    "seed": 1,
-}
+TRAIN = tiny.TRAIN | {"max_seq_length": 16, "train_step": 1, "train_batch_size": 2}
 FILMS = "summary\treview\tliked\nA\tgood film\tyes\nB\tbad film\tno\nC\tfine\tyes\nD\tawful\tno\n"
 SCORES = "good film\t2.5\nbad film\t0.5\nfine\t1.5\nawful\t0\n"
 WORDS = "John B-PER\nwalked O\n\nLondon B-LOC\n"
+COLUMNS = {"text_column": "review", "label_column": "liked"}
 TASKS = {
-    "tsv": (FILMS, {"text_column": "review", "label_column": "liked"}),
-    "pairs": (
-        FILMS,
-        {"text_column": "review", "text_pair_column": "summary", "label_column": "liked"},
-    ),
+    "tsv": (FILMS, COLUMNS),
+    "pairs": (FILMS, COLUMNS | {"text_pair_column": "summary"}),
     "scores": (SCORES, {"label_column": 1, "regression": True}),
     "ner": (WORDS, {}),
     "cola": (None, {}),
@@ -49,7 +39,7 @@ def train_once(eagerly, tmp_path_factory, run_once):
         content, columns = TASKS[name]
         task = name if name in ("ner", "cola") else "tsv"
         if content is None:
-            shutil.copytree(GOLDEN / "finetune" / "glue_data" / "CoLA", data / "CoLA")
+            shutil.copytree(tiny.GLUE_DATA / "CoLA", data / "CoLA")
         else:
             (data / f"train.{'conll' if task == 'ner' else 'tsv'}").write_text(content)
         flags = TRAIN | columns | {"data_dir": data, "task_name": task}
@@ -72,7 +62,7 @@ def predict(train_once, run_main, tmp_path):
         (tmp_path / f"test.{'conll' if name == 'ner' else 'tsv'}").write_text(content)
         given = {"do_predict": True, "data_dir": tmp_path, "output_dir": out}
         run_main(run_classifier, **given | flags)
-        return [line.split("\t") for line in (out / "test_results.tsv").read_text().splitlines()]
+        return tiny.table(out / "test_results.tsv")
 
     return run
 
@@ -121,11 +111,8 @@ def test_a_directory_without_records(predict, train_once, tmp_path):
     out = Path(shutil.copytree(train_once("tsv"), tmp_path / "out"))
     (out / run_directory.SETTINGS).unlink()
     (out / run_directory.TASK).unlink()
-    flags = {
-        "spm_model_file": TRAIN["spm_model_file"],
-        "albert_config_file": out / "albert_config.json",
-        "max_seq_length": 16,
-    }
+    flags = {name: TRAIN[name] for name in ("spm_model_file", "max_seq_length")}
+    flags["albert_config_file"] = out / "albert_config.json"
     with refuses("--task_name"):
         predict("tsv", "good film\n", **flags)
     flags |= {"task_name": "tsv"}

@@ -12,7 +12,7 @@ from albert_tf.training import evaluation
 from albert_tf.training.splits_and_results import Split
 from tests import SIZES
 from tests.errors import refuses
-from tests.tasks.test_own_tables import write
+from tests.tasks import task_files
 
 LABELS = ("no", "yes", "2")
 GOLD = np.array([0, 0, 0, 0, 1, 2], np.int32)
@@ -20,8 +20,7 @@ FOUND = np.array([0, 0, 0, 1, 1, 0])
 
 
 def task_of(labels=LABELS, **given):
-    row = glue.tsv_task("text", None, "label", labels, **given)
-    return classification.ClassificationTask("tsv", row, TextInput(None, 8, SIZES))
+    return task_files.task_of(glue.tsv_task("text", None, "label", labels, **given))
 
 
 def test_metrics_of_each_class():
@@ -36,6 +35,8 @@ def test_metrics_of_each_class():
         "count_no_as_no", "count_no_as_yes", "count_yes_as_yes", "count_2_as_no",
     }  # fmt: skip
     assert counts["count_no_as_no"] == 3 and sum(counts.values()) == 6
+    many = task_of((*map(str, range(30)),)).metrics(split, {"logits": np.eye(30)[FOUND]}, 8)
+    assert "macro_f1" in many and "f1_0" not in many  # means alone
     report = task_of().report(split, outputs).splitlines()
     assert report[-4:] == [
         "label \\ prediction\tno\tyes\t2", "no\t3\t1\t0", "yes\t0\t1\t0", "2\t1\t0\t0",
@@ -60,26 +61,16 @@ def test_the_specimen_of_a_task_has_its_metrics(kind, row, names):
     elif kind == "race":
         task = race.RaceTask(text, 2, choices=row)
     else:
-        row = glue.tsv_task("text", None, "label", **row)
-        several = kind == "multi_label"
-        task = (multi_label.MultiLabelTask if several else classification.ClassificationTask)(
-            kind, row, text
+        kinds = {"multi_label": multi_label.MultiLabelTask}
+        task = kinds.get(kind, classification.ClassificationTask)(
+            kind, glue.tsv_task("text", None, "label", **row), text
         )
     assert names <= task.metrics(*task.specimen(), 1).keys()
 
 
-def test_many_classes_have_means_alone():
-    labels = tuple(map(str, range(30)))
-    split, outputs = Split({"label_ids": GOLD}, []), {"logits": np.eye(30)[FOUND]}
-    found = task_of(labels).metrics(split, outputs, 8)
-    assert "macro_f1" in found and "f1_0" not in found
-
-
 def test_glue_keeps_the_metrics_of_the_original():
-    row = glue.TASKS["rte"]
-    task = classification.ClassificationTask("rte", row, TextInput(None, 8, SIZES))
-    arrays = {"label_ids": GOLD % 2}
-    found = task.metrics(Split(arrays, []), {"logits": np.eye(2)[FOUND]}, 8)
+    task, split = task_files.task_of(glue.TASKS["rte"]), Split({"label_ids": GOLD % 2}, [])
+    found = task.metrics(split, {"logits": np.eye(2)[FOUND]}, 8)
     assert found.keys() == {"eval_accuracy", "eval_loss", "loss"}
 
 
@@ -99,10 +90,7 @@ def test_balanced_weights_make_classes_equal(capsys):
 
 def test_weights_of_the_classes_of_words():
     objective = objectives.with_class_weights(objectives.TOKEN_CLASSIFICATION, [1.0, 3.0])
-    features = {
-        "label_ids": tf.constant([[0, 1, 1, 0]]),
-        "label_mask": tf.constant([[1, 1, 0, 0]]),
-    }
+    features = {"label_ids": tf.constant([[0, 1, 1, 0]]), "label_mask": tf.constant([[1, 1, 0, 0]])}
     assert objective.weights(features)["eval_loss"].numpy().tolist() == [[1.0, 3.0, 0.0, 0.0]]
     losses, weights = objective.terms(features, {"logits": tf.zeros([1, 2, 2])})["eval_loss"]
     assert weights.numpy().tolist() == [[1.0, 3.0]] and losses.shape == weights.shape
@@ -112,28 +100,11 @@ def test_weights_of_the_classes_of_words():
 def test_weights_that_do_not_fit(given):
     with refuses(f"--class_weights={','.join(given)} ... 3 ... no, yes, 2"):
         task_of().weigh_classes(given, dict.fromkeys(LABELS, 1))
-
-
-def test_weights_need_classes():
-    with refuses("--class_weights=balanced"):
+    with refuses("--class_weights=balanced"):  # scores have no classes
         task_of(None, regression=True).weigh_classes(["balanced"], {})
 
 
 # --- Rows ---
-
-
-def test_rows_with_other_labels_are_left_out(tmp_path, tokenizer):
-    lines = ["text\tlabel", "a\tno", "b\t-", "c\tyes", "d\t-"]
-    write(tmp_path, "train.tsv", *lines)
-    row = glue.tsv_task("text", None, "label", ["no", "yes"], skip_other_labels=True)
-    examples, counts = glue.read_examples(row, str(tmp_path), "train", tokenizer)
-    assert [example.text_a for example in examples] == ["a", "c"] and counts["other_labels"] == 2
-    strict = glue.tsv_task("text", None, "label", ["no", "yes"])
-    with refuses("train.tsv, line 3 ... '-'"):
-        glue.read_examples(strict, str(tmp_path), "train", tokenizer)
-    none = glue.tsv_task("text", None, "label", ["x", "y"], skip_other_labels=True)
-    with refuses("train.tsv ... --labels=x,y"):
-        glue.read_examples(none, str(tmp_path), "train", tokenizer)
 
 
 @pytest.mark.parametrize(
@@ -147,9 +118,7 @@ def test_rows_with_other_labels_are_left_out(tmp_path, tokenizer):
     ],
 )
 def test_a_labelled_test_file(lines, labels, tmp_path, tokenizer):
-    write(tmp_path, "test.tsv", *lines)
-    row = glue.tsv_task("text", None, "label", LABELS)
-    examples, _ = glue.read_examples(row, str(tmp_path), "test", tokenizer)
+    _, examples, _ = task_files.read_own(tmp_path, tokenizer, ("test.tsv", *lines), labels=LABELS)
     assert [example.text_a for example in examples] == ["a", "b"]
     assert examples.are_labelled == (labels is not None) and examples.is_test
     assert [example.label for example in examples] == (labels or ["no", "no"])

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from albert_tf import options
-from albert_tf.tasks import classification, data_report, glue, ner, race
+from albert_tf.tasks import classification, data_report, ner, race
 from albert_tf.tasks.base import TextInput
 from albert_tf.tasks.squad import squad
 from albert_tf.text.tokenization import UNKNOWN
 from tests import SIZES
 from tests.errors import assert_says
-from tests.tasks.test_own_tables import write
+from tests.tasks.task_files import read_own, task_of, write
 
 
 def report_of(rows, lengths=(), max_seq_length=10, **others):
@@ -28,11 +28,10 @@ def test_texts_are_counted():
     found = report_of([("a", ""), ("a", ""), (" ", ""), ("b", "a"), ("a", "")])
     assert (found["rows"], found["empty"], found["repeated"]) == (5, 1, 2)
     assert "in_train" not in found and "cut" not in found
-
-
-def test_development_texts_of_the_training_set_are_counted():
-    texts = [("a",), ("b",), ("",)]
+    texts = [("a",), ("b",), ("",)]  # of a development set
     assert report_of(texts, train_texts={("b",), ("",)}, texts=texts)["in_train"] == 1
+    counts = collections.Counter(rows=3, other_labels=2, left_out=0)
+    assert data_report.of_split(counts, 8)["left_out"] == {"other_labels": 2}
 
 
 @pytest.mark.parametrize(
@@ -88,31 +87,27 @@ def test_rare_classes_are_warned_of():
     assert "no example of c" in data_report.lines_on_classes({"a": 5, "b": 5, "c": 0})[0]
 
 
-def test_left_out_rows_are_in_the_report():
-    counts = collections.Counter(rows=3, other_labels=2, left_out=0)
-    assert data_report.of_split(counts, 8)["left_out"] == {"other_labels": 2}
-
-
 # --- Of tasks ---
 
 
 def test_the_report_of_a_table(tmp_path, tokenizer, capsys):
     lines = ["text\tlabel", "a\tx", "a\ty", "b\tx", "a long long text of many pieces\ty"]
-    write(tmp_path, "train.tsv", *lines)
-    write(tmp_path, "dev.tsv", "text\tlabel", "b\tx", "c\ty")
-    row = glue.tsv_task("text", None, "label", data_dir=str(tmp_path))
-    task = classification.ClassificationTask("tsv", row, TextInput(tokenizer, 6, SIZES))
-    data = classification.GlueData(task, str(tmp_path), str(tmp_path), str(tmp_path), row=row)
-    found = data.report(do_eval=True)
+    dev = "dev.tsv", "text\tlabel", "b\tx", "c\ty"
+    row, *_ = read_own(tmp_path, tokenizer, ("train.tsv", *lines), dev)
+
+    def report(do_eval):
+        task, places = task_of(row, tokenizer, 6), [str(tmp_path)] * 3
+        return classification.GlueData(task, *places, row=row).report(do_eval=do_eval)
+
+    found = report(do_eval=True)
     said = capsys.readouterr().out
     assert found["train"]["rows"] == 4 and found["train"]["repeated"] == 1
     assert found["train"]["cut"] == 1 and found["train"]["sequences"] == 4
-    assert found["dev"]["rows"] == 2 and found["dev"]["in_train"] == 1
+    assert (found["dev"]["rows"], found["dev"]["in_train"]) == (2, 1)
     assert found["classes"] == {"x": 2, "y": 2}
     assert "Warning: dev: 1 of 2 examples stand in the training set too" in said
-    again = classification.GlueData(task, str(tmp_path), str(tmp_path), str(tmp_path), row=row)
-    assert again.report(do_eval=True) == found  # from the records that exist
-    assert "dev" not in again.report(do_eval=False)
+    assert report(do_eval=True) == found  # from the records that exist
+    assert "dev" not in report(do_eval=False)
 
 
 def test_lengths_of_options_before_the_cut(tokenizer):
@@ -124,25 +119,18 @@ def test_lengths_of_options_before_the_cut(tokenizer):
     wanted = collections.Counter(f"length {context + ending + 3}" for ending in endings)
     assert {name: n for name, n in counts.items() if name.startswith("length")} == wanted
     assert task.texts_of(example) == ("a b c", "d e", "f")
-
-
-def test_words_are_the_texts_of_sentences(tokenizer):
-    task = ner.NerTask(("O", "B-x"), TextInput(tokenizer, 8, SIZES))
-    assert task.texts_of([ner.Word("a", "O", 1), ner.Word("b", "O", 2)]) == ("a", "b")
+    of_words = ner.NerTask(("O", "B-x"), TextInput(tokenizer, 8, SIZES))
+    assert of_words.texts_of([ner.Word("a", "O", 1), ner.Word("b", "O", 2)]) == ("a", "b")
 
 
 def test_the_report_of_questions(tmp_path, tokenizer, capsys):
-    paragraph = {"context": "Anna built it in 1902.", "qas": []}
-    for number, question in enumerate(("When?", "When?", "Who of them all?")):
-        answer = [{"text": "1902", "answer_start": 17}]
-        paragraph["qas"].append({"id": number, "question": question, "answers": answer})
+    asked, answer = ("When?", "When?", "Who of them all?"), {"text": "1902", "answer_start": 17}
+    rows = [{"id": n, "question": text, "answers": [answer]} for n, text in enumerate(asked)]
     for name, count in (("train", 3), ("dev", 1)):
-        kept = paragraph | {"qas": paragraph["qas"][:count]}
+        kept = {"context": "Anna built it in 1902.", "qas": rows[:count]}
         write(tmp_path, f"{name}.json", json.dumps({"data": [{"paragraphs": [kept]}]}))
-    given = options.Squad(
-        train_file=f"{tmp_path}/train.json", predict_file=f"{tmp_path}/dev.json", doc_stride=16,
-        max_query_length=4,
-    )  # fmt: skip
+    files = {"train_file": f"{tmp_path}/train.json", "predict_file": f"{tmp_path}/dev.json"}
+    given = options.Squad(**files, doc_stride=16, max_query_length=4)
     task = squad.SquadTask(TextInput(tokenizer, 64, SIZES), given, str(tmp_path))
     data = squad.data_set(task, str(tmp_path))
     assert len(data.training_records.paths) == 1

@@ -114,11 +114,14 @@ def test_an_error_names_file_and_line(written, content, message):
 def test_the_file_of_a_split(written, tmp_path):
     text = written("a O\n", "dev.txt")
     assert ner.input_file(str(tmp_path), "dev") == text
+    for ending in ("csv", "tsv", "jsonl", "json"):
+        table = written("word,label\na,O\n", f"test.{ending}")
+        assert ner.input_file(str(tmp_path), "test") == table
+        (tmp_path / f"test.{ending}").unlink()
     conll = written("a O\n", "dev.conll")
     with refuses(f"{conll} ... {text}"):
         ner.input_file(str(tmp_path), "dev")
-    message = f"{tmp_path}/train.conll ... .txt ... .jsonl ... --data_dir"
-    with refuses(message):
+    with refuses(f"{tmp_path}/train.conll ... .txt ... .jsonl ... --data_dir"):
         ner.input_file(str(tmp_path), "train")
 
 
@@ -152,56 +155,68 @@ def test_a_file_with_other_labels(written):
     assert words_of(ner.read(written(text))) == words_of(corpus)
 
 
-# --- Columns, comments, schemes ---
+# --- Columns, comments, tables ---
 
 INDEXED = "# id 7\n1\tAnna\tB-PER\tO\n2\tMeyer\tI-PER\tO\n\n1\tin\tO\tO\n2\tUlm\tB-LOC\tB-X\n"
-
-
-def test_a_column_that_counts_is_never_the_words(written):
-    corpus = ner.read(written(INDEXED))
-    assert words_of(corpus) == [["Anna", "Meyer"], ["in", "Ulm"]] and corpus.comments == 1
-    assert ner.true_labels(corpus) == [["O", "O"], ["O", "B-X"]]
-    corpus = ner.read(written(INDEXED), columns=ner.Columns(label=2))
-    assert ner.true_labels(corpus) == [["B-PER", "I-PER"], ["O", "B-LOC"]]
-    named = written("ID\tFORM\tNER\tINNER\n" + INDEXED)
-    assert words_of(ner.read(named, columns=ner.Columns("FORM", "NER"))) == words_of(corpus)
-    with refuses("train.conll ... 'WORD' ... FORM"):
-        ner.read(named, columns=ner.Columns("WORD", "NER"))
-    # Numbers of the file, and words that are numbers.
-    assert words_of(ner.read(written("1 a O\n2 b O\n\n3 c O\n4 d O\n"))) == [["a", "b"], ["c", "d"]]
-    assert words_of(ner.read(written("1 O\n2 O\n2 O\n"))) == [["1", "2", "2"]]
-    assert words_of(ner.read(written("1 x O\n5 x O\n"))) == [["1", "5"]]
-
-
-def test_words_of_conll_u(written):
-    lines = ["# text = im Haus", "1-2\tim\t_\t_", "1\tin\tADP\t_", "2\tdem\tDET\t_", "2.1\tx\t_\t_"]
-    path = written("\n".join([*lines, "3\tHaus\tNOUN\t_"]))
-    corpus = ner.read(path, columns=ner.Columns(label=2))
-    assert words_of(corpus) == [["in", "dem", "Haus"]] and corpus.comments == 3
-    assert ner.true_labels(corpus) == [["ADP", "DET", "NOUN"]]
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("# a comment\na O\n# another comment\nb O\n", [["a", "b"]]),
-        ("#tag O\n# O\na O\n", [["#tag", "#", "a"]]),
-        ("# comment\na O\n", [["a"]]),
-        ("#tag\na\n# so it is\n", [["#tag", "a"]]),
-        ("#tag B-LOC\na O\n", [["#tag", "a"]]),
-        ("#a\t#\nis\tV\n\n#b\t#\n", [["#a", "is"], ["#b"]]),
-        ("is\tV\n#b\tT\n", [["is", "#b"]]),
-        ("#id\t1\nis\tV\n\n#id\t2\nit\tN\n", [["is"], ["it"]]),
-        ("#begin document\na O\nb B-PER\n#end document\n", [["a", "b"]]),
-        ("# sent_id = 1\na b c O\n#newdoc id = 1\n", [["a"]]),
-    ],
+INDEXED_WORDS = ["Anna/B-PER Meyer/I-PER", "in/O Ulm/B-LOC"]
+CONLL_U = (
+    "# text = im Haus\n1-2\tim\t_\t_\n1\tin\tADP\t_\n2\tdem\tDET\t_\n2.1\tx\t_\t_\n3\tHaus\tNOUN\t_"
 )
-def test_comments_and_words_with_a_hash(written, text, words):
-    corpus = ner.read(written(text), needs_labels=False)
-    assert words_of(corpus) == words
-    assert corpus.comments == len(text.split("\n")) - text.split("\n").count("") - sum(
-        map(len, words)
-    )
+SENTENCES_OF_CSV = 'Sentence: 1,EU,NNP,B-ORG\n,",",",",O\nSentence: 2,Peter,NNP,B-PER\n'
+NAMED_SENTENCES = f"Sentence #,Word,POS,Tag\n{SENTENCES_OF_CSV}"
+EU, ANNA = ["EU/B-ORG ,/O", "Peter/B-PER"], ["Anna/B in/O", "Ulm/B"]
+FORMS = [  # name, content, columns of word and label, number of comments, sentences
+    # A column that counts is never the words, unless words are numbers.
+    ("a.conll", INDEXED, (), 1, ["Anna/O Meyer/O", "in/O Ulm/B-X"]),
+    ("a.conll", INDEXED, (None, 2), 1, INDEXED_WORDS),
+    ("a.conll", f"ID\tFORM\tNER\tINNER\n{INDEXED}", ("FORM", "NER"), 1, INDEXED_WORDS),
+    ("a.conll", "1 a O\n2 b O\n\n3 c O\n4 d O\n", (), 0, ["a/O b/O", "c/O d/O"]),
+    ("a.conll", "1 O\n2 O\n2 O\n", (), 0, ["1/O 2/O 2/O"]),
+    ("a.conll", "1 x O\n5 x O\n", (), 0, ["1/O 5/O"]),
+    ("a.conll", "1-2\tim\tX\n1\tin\tO\n2\tdem\tO\n2.1\tx\tO\n", (1, 2), 2, ["in/O dem/O"]),
+    ("a.conll", CONLL_U, (None, 2), 3, ["in/ADP dem/DET Haus/NOUN"]),
+    # Comments, and words with a hash.
+    ("a.conll", "# a comment\na O\n# another comment\nb O\n", (), 2, ["a/O b/O"]),
+    ("a.conll", "#tag O\n# O\na O\n", (), 0, ["#tag/O #/O a/O"]),
+    ("a.conll", "# comment\na O\n", (), 1, ["a/O"]),
+    ("a.conll", "#tag\na\n# so it is\n", (), 1, ["#tag a"]),
+    ("a.conll", "#tag B-LOC\na O\n", (), 0, ["#tag/B-LOC a/O"]),
+    ("a.conll", "#a\t#\nis\tV\n\n#b\t#\n", (), 0, ["#a/# is/V", "#b/#"]),
+    ("a.conll", "is\tV\n#b\tT\n", (), 0, ["is/V #b/T"]),
+    ("a.conll", "#id\t1\nis\tV\n\n#id\t2\nit\tN\n", (), 2, ["is/V", "it/N"]),
+    ("a.conll", "#begin document\na O\nb B-PER\n#end document\n", (), 2, ["a/O b/B-PER"]),
+    ("a.conll", "# sent_id = 1\na b c O\n#newdoc id = 1\n", (), 2, ["a/O"]),
+    # What divides sentences.
+    ("a.tsv", "sent_id\tword\ttag\n1\tAnna\tB\n1\tin\tO\n2\tUlm\tB\n", (), 0, ANNA),
+    ("a.csv", "sentence_idx,word,tag\n1,Anna,B\n1,in,O\n2,Ulm,B\n", (), 0, ANNA),
+    ("a.csv", "doc_id,sent_id,word,tag\na,1,Anna,B\nb,1,in,O\n", (), 0, ["Anna/B", "in/O"]),
+    ("a.csv", "sentence_id,word\n1,Anna\n1,in\n2,Ulm\n", (), 0, ["Anna in", "Ulm"]),
+    ("a.conll", "1\tAnna\tB\n2\tin\tO\n1\tUlm\tB\n2\t.\tO\n", (), 0, ["Anna/B in/O", "Ulm/B ./O"]),
+    ("a.conll", "Document O\nSentence O\n", (), 0, ["Document/O Sentence/O"]),
+    ("a.tsv", "token\tsent_start\ttag\nA\t1\tO\nB\t0\tO\n", (), 0, ["A/O B/O"]),
+    ("a.csv", "Document,O\nBob,B-P\nx,O\n", (), 0, ["Document/O Bob/B-P x/O"]),
+    *(("a.csv", NAMED_SENTENCES, columns, 0, EU) for columns in ((), ("Word", "Tag"))),
+    ("a.csv", SENTENCES_OF_CSV, (1, 3), 0, EU),
+    # Tables, which have no comments.
+    ("a.csv", 'word,label\nEU,B-ORG\n",",O\n\nPeter,B-PER\n', (), 0, EU),
+    ("a.tsv", "Token\tNER\nEU\tB-ORG\n,\tO\n\nPeter\tB-PER\n", (), 0, EU),
+    ("a.jsonl", '{"tokens": ["EU", ","], "ner_tags": ["B-ORG", "O"]}\n'
+     '{"tokens": ["Peter"], "ner_tags": ["B-PER"]}\n', (), 0, EU),
+    ("a.json", '[{"words": ["EU", ","], "labels": ["B-ORG", "O"]},\n'
+     '{"words": ["Peter"], "labels": ["B-PER"]}]', (), 0, EU),
+    ("a.csv", "word,label\n#x,B-TAG\nis,O\n", (), 0, ["#x/B-TAG is/O"]),
+    ("a.jsonl", '{"tokens": ["#x", "is"], "tags": ["B-TAG", "O"]}\n', (), 0, ["#x/B-TAG is/O"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "content", "columns", "comments", "sentences"), FORMS)
+def test_forms_of_files(name, content, columns, comments, sentences, written):
+    found = ner.read(written(content, name), needs_labels=False, columns=ner.Columns(*columns))
+    said = [" ".join("/".join(filter(None, word[:2])) for word in words) for words in found]
+    assert (said, found.comments) == (sentences, comments)
+    if "1-2" not in content:  # lines of CoNLL-U that are no words stay, and read as words
+        again = ner.read(written(ner.with_labels(found, ["x"] * len(found.words)), "again.conll"))
+        assert words_of(again) == words_of(found) and {w.label for w in again.words} == {"x"}
 
 
 @pytest.mark.parametrize(
@@ -272,44 +287,6 @@ def test_a_report_needs_a_span(labels, found, has_spans):
     assert bool(tag_schemes.report([["O", "O"]], [found.split()], scheme)) == has_spans
 
 
-@pytest.mark.parametrize("line", ["The/DT dog/NN 1/2/CD ./.", "The|DT dog|NN .|."])
-def test_a_sentence_on_each_line(tmp_path, line):
-    path = tmp_path / "train.txt"
-    path.write_text(f"{line}\n{line[:3]}{line[3:]}\nDogs{line[3]}NNS\n")
-    with refuses(path, line.split()[0]):
-        ner.find_labels(str(tmp_path))
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "sentences"),
-    [
-        ("dev.tsv", "sent_id\tword\ttag\n1\tAnna\tB\n1\tin\tO\n2\tUlm\tB\n", ["Anna in", "Ulm"]),
-        ("dev.csv", "sentence_idx,word,tag\n1,Anna,B\n1,in,O\n2,Ulm,B\n", ["Anna in", "Ulm"]),
-        ("dev.csv", "doc_id,sent_id,word,tag\na,1,Anna,B\nb,1,in,O\n", ["Anna", "in"]),
-        ("dev.csv", "sentence_id,word\n1,Anna\n1,in\n2,Ulm\n", ["Anna in", "Ulm"]),
-        ("dev.conll", "1\tAnna\tB\n2\tin\tO\n1\tUlm\tB\n2\t.\tO\n", ["Anna in", "Ulm ."]),
-        ("dev.conll", "Document O\nSentence O\n", ["Document Sentence"]),
-        ("dev.tsv", "token\tsent_start\ttag\nA\t1\tO\nB\t0\tO\n", ["A B"]),
-        ("dev.csv", "Document,O\nBob,B-P\nx,O\n", ["Document Bob x"]),
-    ],
-)  # fmt: skip
-def test_what_divides_sentences(name, text, sentences, tmp_path):
-    path = tmp_path / name
-    path.write_text(text)
-    found = ner.read(str(path), needs_labels=False)
-    assert [" ".join(words) for words in words_of(found)] == sentences
-    written = ner.with_labels(found, ["x"] * len(found.words))
-    (tmp_path / "again.conll").write_text(written)
-    assert words_of(ner.read(str(tmp_path / "again.conll"))) == words_of(found)
-
-
-def test_a_column_of_numbers_is_not_the_words(written):
-    with refuses("train.conll ... column 0 ... 7 ... --text_column"):
-        ner.read(written("7\tAnna\tB\n7\tin\tO\n8\tUlm\tB\n"))
-    parts = written("1-2\tim\tX\n1\tin\tO\n2\tdem\tO\n2.1\tx\tO\n")
-    assert words_of(ner.read(parts, columns=ner.Columns(1, 2))) == [["in", "dem"]]
-
-
 def test_the_header_of_the_training_file(written, tmp_path):
     rows = "".join(f"w{n} {'O' if n % 3 else 'LOC'}\n" for n in range(30))
     data = ner.NerData(task(None, 8, ("LOC", "O")), str(tmp_path), "", "")
@@ -335,78 +312,37 @@ def test_a_label_that_only_the_first_line_has(written, tmp_path, capsys):
         assert ("'etiquette'" in capsys.readouterr().out) == is_said
 
 
-TABLES = {
-    "csv": 'word,label\nEU,B-ORG\n",",O\n\nPeter,B-PER\n',
-    "tsv": "Token\tNER\nEU\tB-ORG\n,\tO\n\nPeter\tB-PER\n",
-    "jsonl": '{"tokens": ["EU", ","], "ner_tags": ["B-ORG", "O"]}\n'
-    '{"tokens": ["Peter"], "ner_tags": ["B-PER"]}\n',
-    "json": '[{"words": ["EU", ","], "labels": ["B-ORG", "O"]},\n'
-    '{"words": ["Peter"], "labels": ["B-PER"]}]',
-}
-SENTENCES_OF_CSV = """Sentence #,Word,POS,Tag
-Sentence: 1,EU,NNP,B-ORG
-,",",",",O
-Sentence: 2,Peter,NNP,B-PER
-"""
-
-
-@pytest.mark.parametrize("ending", TABLES)
-def test_tables_of_words(ending, tmp_path):
-    path = tmp_path / f"train.{ending}"
-    path.write_text(TABLES[ending])
-    assert ner.input_file(str(tmp_path), "train") == str(path)
-    assert ner.find_labels(str(tmp_path)) == ("O", "B-ORG", "B-PER")
-    found = ner.read(str(path))
-    assert [[w.text for w in words] for words in found] == [["EU", ","], ["Peter"]]
-    lines = ner.with_labels(found, ["x", "y", "z"]).splitlines()
-    assert [line for line in lines if "\t" in line][-3:] == ["EU\tx", ",\ty", "Peter\tz"]
-
-
 @pytest.mark.parametrize(
-    ("name", "text"),
+    ("name", "content", "columns", "message"),
     [
-        ("train.csv", "word,label\n#x,B-TAG\nis,O\n"),
-        ("train.jsonl", '{"tokens": ["#x", "is"], "tags": ["B-TAG", "O"]}\n'),
+        ("a.jsonl", '{"toks": ["EU"], "gold": ["O"]}', (), "tokens ... toks, gold"),
+        ("a.jsonl", '{"tokens": ["EU"], "gold": ["O"]}', (None, "tag"), "tag ... tokens, gold"),
+        ("a.jsonl", '{"tokens": ["EU", "x"], "tags": ["O"]}', (), "line 1 ... 2 ... 1"),
+        ("a.jsonl", '{"tokens": "EU x", "tags": ["O"]}', (), "line 1 ... EU x"),
+        ("a.jsonl", '{"tokens": ["EU"]}', (), "line 1"),
+        ("a.jsonl", '{"tokens": "[EU]", "tags": ["O"]}', (), "line 1"),
+        ("a.jsonl", '{"tokens": ["EU", null], "tags": ["O", "O"]}', (), "line 1 ... null"),
+        ("a.jsonl", '{"tokens": ["EU", ""]}', (), "line 1"),
+        ("a.conll", f"ID\tFORM\tNER\tINNER\n{INDEXED}", ("WORD", "NER"), "'WORD' ... FORM"),
+        ("a.conll", "7\tAnna\tB\n7\tin\tO\n8\tUlm\tB\n", (),
+         "column 0 ... 7 ... --text_column"),  # sentences have numbers
     ],
-)
-def test_tables_have_no_comments(name, text, tmp_path):
-    (tmp_path / name).write_text(text)
-    found = ner.read(str(tmp_path / name))
-    assert [word.text for word in found.words] == ["#x", "is"] and not found.comments
+)  # fmt: skip
+def test_what_holds_no_words(name, content, columns, message, written):
+    path = written(content, name)
+    with refuses(f"{path} ... {message}"):
+        ner.read(path, columns=ner.Columns(*columns))
 
 
-@pytest.mark.parametrize("columns", [ner.RECOGNISED, ner.Columns("Word", "Tag"), ner.Columns(1, 3)])
-def test_a_column_of_csv_divides_sentences(columns, tmp_path):
-    path = tmp_path / "train.csv"
-    header, rows = SENTENCES_OF_CSV.split("\n", 1)
-    path.write_text(rows if columns == (1, 3) else f"{header}\n{rows}")
-    found = ner.read(str(path), columns=columns)
-    assert [w.label for w in found.words] == ["B-ORG", "O", "B-PER"]
-    assert [[w.text for w in words] for words in found] == [["EU", ","], ["Peter"]]
+@pytest.mark.parametrize("line", ["The/DT dog/NN 1/2/CD ./.", "The|DT dog|NN .|."])
+def test_a_sentence_on_each_line(written, tmp_path, line):
+    path = written(f"{line}\n{line[:3]}{line[3:]}\nDogs{line[3]}NNS\n", "train.txt")
+    with refuses(path, line.split()[0]):
+        ner.find_labels(str(tmp_path))
 
 
-@pytest.mark.parametrize(
-    ("line", "columns", "parts"),
-    [
-        ('{"toks": ["EU"], "gold": ["O"]}', ner.RECOGNISED, "tokens ... toks, gold"),
-        ('{"tokens": ["EU"], "gold": ["O"]}', ner.Columns(None, "tag"), "tag ... tokens, gold"),
-        ('{"tokens": ["EU", "x"], "tags": ["O"]}', ner.RECOGNISED, "line 1 ... 2 ... 1"),
-        ('{"tokens": "EU x", "tags": ["O"]}', ner.RECOGNISED, "line 1 ... EU x"),
-        ('{"tokens": ["EU"]}', ner.RECOGNISED, "line 1"),
-        ('{"tokens": "[EU]", "tags": ["O"]}', ner.RECOGNISED, "line 1"),
-        ('{"tokens": ["EU", null], "tags": ["O", "O"]}', ner.RECOGNISED, "line 1 ... null"),
-        ('{"tokens": ["EU", ""]}', ner.RECOGNISED, "line 1"),
-    ],
-)
-def test_json_that_is_no_list_of_words(line, columns, parts, tmp_path):
-    path = tmp_path / "train.jsonl"
-    path.write_text(f"{line}\n")
-    with refuses(f"{path} ... {parts}"):
-        ner.read(str(path), columns=columns)
-
-
-def test_words_and_labels_with_slashes(tmp_path):
-    (tmp_path / "train.txt").write_text("1/2 CD/x\ndogs NNS/y\n\nand/or CC/z\n")
+def test_words_and_labels_with_slashes(written, tmp_path):
+    written("1/2 CD/x\ndogs NNS/y\n\nand/or CC/z\n", "train.txt")
     assert ner.find_labels(str(tmp_path)) == ("CC/z", "CD/x", "NNS/y")
 
 
@@ -474,16 +410,18 @@ TEXT = "The cat , 1990, walked unbelievably \u0301 don't http://t.co/abcd12 a æ—
 WORDS = TEXT.split(" ")
 
 
-def random_sentences(count, longest, seed=0):
+def random_sentences(written, count, longest, seed=0):
+    """Lists of words, and what is read of their file."""
     random = np.random.default_rng(seed)
     sizes = random.integers(1, longest, size=count)
-    return [[WORDS[i] for i in random.integers(0, len(WORDS), size)] for size in sizes]
+    found = [[WORDS[i] for i in random.integers(0, len(WORDS), size)] for size in sizes]
+    text = "\n\n".join("\n".join(f"{word} O" for word in words) for words in found)
+    return found, ner.read(written(text))
 
 
 @pytest.mark.parametrize("max_seq_length", [6, 13, 40])
 def test_every_word_is_kept_in_order_by_the_rule(written, tokenizer, max_seq_length):
-    sentences = random_sentences(40, 30)
-    corpus = ner.read(written("\n\n".join("\n".join(f"{w} O" for w in s) for s in sentences)))
+    sentences, corpus = random_sentences(written, 40, 30)
     found, counts = features(corpus, tokenizer, max_seq_length)
     rows, places = np.nonzero(found["label_mask"])
     next_row, at, split = 0, 0, 0
@@ -509,8 +447,7 @@ def graph_tokenizer(tokenizer):
 
 @pytest.mark.parametrize("max_seq_length", [6, 40])
 def test_the_graph_has_the_same_sequences(written, tokenizer, graph_tokenizer, max_seq_length):
-    sentences = random_sentences(30, 30, seed=1)
-    corpus = ner.read(written("\n\n".join("\n".join(f"{w} O" for w in s) for s in sentences)))
+    sentences, corpus = random_sentences(written, 30, 30, seed=1)
     wanted, _ = features(corpus, tokenizer, max_seq_length)
     texts = [" \u3000" + "\u2029 ".join(words) + "\t" for words in sentences]
     texts.insert(3, "")  # no word and no sequence
@@ -567,16 +504,10 @@ def test_metrics_by_hand(written, tokenizer):
     arrays, _ = features(corpus, tokenizer, 40)
     logits = logits_of(arrays, "B-PER I-PER O O B-LOC O B-PER")
     found = metrics(corpus, arrays, logits, 1)
-    assert found == pytest.approx(
-        {
-            "precision": 2 / 3,
-            "recall": 1 / 2,
-            "f1": 4 / 7,
-            "eval_accuracy": 5 / 7,
-            "eval_loss": (5 * math.log(2) + 2 * math.log(8)) / 7,
-            "loss": math.log(2) * ((3 + 3) / 4 + (2 + 3) / 3) / 2,  # the mean of two batches
-        }
-    )
+    wanted = {"precision": 2 / 3, "recall": 1 / 2, "f1": 4 / 7, "eval_accuracy": 5 / 7}
+    wanted["eval_loss"] = (5 * math.log(2) + 2 * math.log(8)) / 7
+    wanted["loss"] = math.log(2) * ((3 + 3) / 4 + (2 + 3) / 3) / 2  # the mean of two batches
+    assert found == pytest.approx(wanted)
     whole = metrics(corpus, arrays, logits, 2)
     assert whole == pytest.approx(found | {"loss": found["eval_loss"]})
 

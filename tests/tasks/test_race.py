@@ -4,7 +4,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from albert_tf import options
 from albert_tf.checkpoints import run_directory
@@ -17,17 +16,14 @@ from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training.splits_and_results import Split
 from tests import GOLDEN, SIZES, read_arrays, tiny
 from tests.errors import refuses
+from tests.tasks.task_files import examples_in
 
 DATA = tiny.GLUE_DATA  # that the original's RACE data lies there is right
 EXAMPLES = json.loads((GOLDEN / "finetune" / "race_examples.json").read_text(encoding="utf-8"))
 FEATURES = read_arrays(GOLDEN / "finetune" / "race_features.npz")
 METRICS = json.loads((GOLDEN / "finetune" / "classifier_metrics.json").read_text())["race"]
 METRICS_INPUTS = read_arrays(GOLDEN / "finetune" / "classifier_metrics_inputs.npz")
-LEVELS = {
-    "all": race.LEVELS,
-    "middle_only": ("middle",),
-    "high_only": ("high",),
-}
+LEVELS = {"all": ("middle", "high"), "middle_only": ("middle",), "high_only": ("high",)}
 PASSAGE = {
     "id": "middle7.txt",
     "article": "A river.",
@@ -67,7 +63,7 @@ def features(examples, tokenizer, max_seq_length, max_qa_length):
 
 
 def test_levels():
-    assert list(LEVELS.values()) == [("middle", "high"), ("middle",), ("high",)]
+    assert LEVELS["all"] == race.LEVELS
     assert len({key.rsplit("/", 1)[0] for key in FEATURES}) == len(EXAMPLES) == 18
 
 
@@ -97,40 +93,23 @@ def test_features(case, tokenizers):
 def test_records(tokenizer, tmp_path):
     examples = race.read_examples(str(DATA), "train", tokenizer)
     path = str(tmp_path / "train.tf_record")
-    chunks = (
-        features(chunk, tokenizer, 64, 24)
-        for chunk in (examples[i : i + 4] for i in range(0, len(examples), 4))
-    )
+    chunks = (features(examples[i : i + 4], tokenizer, 64, 24) for i in range(0, len(examples), 4))
     assert schemas.write_records(path, task(tokenizer, 64, 24).schema, chunks) == len(examples) == 6
-    golden = str(GOLDEN / "finetune" / "race_train_L64_Q24.tfrecord")
-    assert parsed(path) == parsed(golden)
-
-
-def parsed(path):
-    dataset = tf.data.TFRecordDataset(path)
-    return [tf.train.Example.FromString(record) for record in dataset.as_numpy_iterator()]
+    golden = GOLDEN / "finetune" / "race_train_L64_Q24.tfrecord"
+    assert examples_in(path) == examples_in(golden)
 
 
 # --- Reading ---
 
 
 def test_passage(tokenizer, tmp_path):
-    first, second = read_one(tmp_path, PASSAGE, tokenizer)
-    assert first == Example(
-        passage_id="middle7.txt",
-        question=1,
-        level="middle",
-        context="a river.",
-        endings=(
-            "what is a or aa ?",
-            "what is b or bb ?",
-            "what is c or cc ?",
-            "what is d or dd ?",
+    endings = (*(f"what is {letter} or {letter * 2} ?" for letter in "abcd"),)
+    assert read_one(tmp_path, PASSAGE, tokenizer) == [
+        Example("middle7.txt", 1, "middle", "a river.", endings, 1),
+        Example(
+            "middle7.txt", 2, "middle", "a river.", ("who? i", "who? you", "who? he", "who? we"), 3
         ),
-        label=1,
-    )
-    assert second.endings == ("who? i", "who? you", "who? he", "who? we")
-    assert (second.question, second.label) == (2, 3)
+    ]
 
 
 HEAD = "context;question;choices;label"
@@ -171,33 +150,40 @@ def test_tables_of_questions(name, lines, labels, tokenizer, tmp_path):
         (["1;2;3;1", "1;2;3;3"], [0, 2]),  # both are the same
         (["x;;z;2", "x;y;;0"], [2, 0]),  # an empty option keeps its place
         (["x;y;z;-1", "x;y;z;-1"], [None, None]),
-        (["3;2;1;1", "3;2;1;2"], "see"),
         (["x;y;z;3", "x;y;z;1", "3;2;1;1"], [2, 0, 0]),
-        (["x;y;z;9"], "9"),
     ],
 )
 def test_answers_that_are_numbers(rows, labels, tokenizer, tmp_path):
     lines = ["question;A;B;C;answer", *(f"Q{n}?;{row}" for n, row in enumerate(rows))]
     (tmp_path / "test.csv").write_text("\n".join(lines) + "\n")
-    if isinstance(labels, str):
-        with refuses(f"test.csv ... {labels}"):
-            race.read_examples(str(tmp_path), "test", tokenizer)
-        return
     found = race.read_examples(str(tmp_path), "test", tokenizer)
     assert [example.label for example in found] == labels
 
 
-def test_numbers_that_may_count_from_0_or_1(tokenizer, tmp_path):
-    (tmp_path / "train.csv").write_text(f"{HEAD}\na;Who?;['x', 'y'];1\n")
-    with refuses("train.csv ... 0 ... 1 ... A, B"):
-        race.read_examples(str(tmp_path), "train", tokenizer)
+ABC = "question;A;B;C;answer"
 
 
-@pytest.mark.parametrize("header", ["question,0,1,answer", "question,first,second,answer"])
-def test_a_table_without_columns_of_options(header, tokenizer, tmp_path):
-    (tmp_path / "train.csv").write_text(f"{header}\nWho?,x,y,A\n")
-    with refuses("train.csv ... option 1 ... options"):
-        race.read_examples(str(tmp_path), "train", tokenizer)
+@pytest.mark.parametrize(
+    ("split", "lines", "message"),
+    [
+        ("test", [ABC, "?;3;2;1;1", "?;3;2;1;2"], "test.csv ... see"),  # numbers or texts
+        ("test", [ABC, "?;x;y;z;9"], "test.csv ... 9"),
+        (
+            "test",
+            [ABC, "Who?;x;y;z;A", "When?;x;y;z;"],
+            "test.csv ... 1 of 2",
+        ),  # some have no answer
+        ("train", [HEAD, "a;Who?;['x', 'y'];1"], "train.csv ... 0 ... 1 ... A, B"),  # from 0 or 1
+        ("train", ["question;0;1;answer", "Who?;x;y;A"], "train.csv ... option 1 ... options"),
+        ("train", ["question;first;second;answer", "Who?;x;y;A"], "train.csv ... option 1"),
+        ("train", [ABC, "Who?;x;y;z;A"], "--middle_only"),  # tables have no levels
+    ],
+)
+def test_tables_that_are_refused(split, lines, message, tokenizer, tmp_path):
+    (tmp_path / f"{split}.csv").write_text("\n".join(lines) + "\n")
+    levels = race.LEVELS if "--middle" not in message else ("middle",)
+    with refuses(f"{tmp_path} ... {message}"):
+        race.read_examples(str(tmp_path), split, tokenizer, levels)
 
 
 @pytest.mark.parametrize(
@@ -212,24 +198,19 @@ def test_columns_with_an_option_each(header, columns):
     assert race.option_columns(header.split()) == columns.split()
 
 
+def test_records_of_other_levels_or_lengths_are_others(tokenizer):
+    data = race.RaceData(task(tokenizer, 64, 24), "", "", "", levels=("middle",))
+    assert data.settings == {"levels": ("middle",), "max_qa_length": 24}
+    data.task.choices = 3
+    assert data.settings == {"levels": ("middle",), "max_qa_length": 24, "choices": 3}
+
+
 def test_columns_that_are_not_read_are_named(tokenizer, tmp_path):
     (tmp_path / "train.csv").write_text("hint,question,A,B,answer\nIt rains,Who?,x,y,A\n")
     data = race.RaceData(
         race.RaceTask(TextInput(tokenizer, 32, SIZES), 8, choices=2), str(tmp_path), "out", "out"
     )
     assert data.described().endswith("not used: hint")
-
-
-def test_tables_have_no_levels(tokenizer, tmp_path):
-    (tmp_path / "train.csv").write_text("question,A,B,answer\nWho?,x,y,A\n")
-    with refuses("--middle_only", tmp_path):
-        race.read_examples(str(tmp_path), "train", tokenizer, ("middle",))
-
-
-def test_a_table_with_some_answers_is_named(tokenizer, tmp_path):
-    (tmp_path / "test.csv").write_text("question,A,B,answer\nWho?,x,y,A\nWhen?,x,y,\n")
-    with refuses(tmp_path / "test.csv", "1 of 2"):
-        race.read_examples(str(tmp_path), "test", tokenizer)
 
 
 def test_one_file_per_passage_gives_the_same_as_all_txt(tokenizer, tmp_path):
@@ -244,8 +225,10 @@ def test_one_file_per_passage_gives_the_same_as_all_txt(tokenizer, tmp_path):
 
 def test_all_txt_goes_first_and_blank_lines_do_not_count(tokenizer, tmp_path):
     lines = "\n".join(["", json.dumps(PASSAGE), "", json.dumps(PASSAGE), ""])
-    write(tmp_path, "train/middle/all.txt", lines)
-    assert len(read_one(tmp_path, PASSAGE, tokenizer)) == 4
+    write(tmp_path, "train/middle/all.txt", "\ufeff" + lines)  # a byte order mark is skipped
+    assert len(read_one(tmp_path, "\ufeff" + json.dumps(PASSAGE), tokenizer)) == 4
+    (tmp_path / "RACE" / "train" / "middle" / "all.txt").unlink()
+    assert len(race.read_examples(str(tmp_path), "train", tokenizer, ("middle",))) == 2
 
 
 def test_files_are_sorted_and_levels_in_order(tmp_path):
@@ -253,12 +236,6 @@ def test_files_are_sorted_and_levels_in_order(tmp_path):
         write(tmp_path, f"dev/{name}", PASSAGE)
     found = [Path(path).name for _, path in race.input_files(str(tmp_path), "dev")]
     assert found == ["2.txt", "10.txt", "1.txt"]
-
-
-@pytest.mark.parametrize("name", ["train/middle/7.txt", "train/middle/all.txt"])
-def test_a_byte_order_mark_is_skipped(name, tokenizer, tmp_path):
-    write(tmp_path, name, "\ufeff" + json.dumps(PASSAGE))
-    assert len(race.read_examples(str(tmp_path), "train", tokenizer, ("middle",))) == 2
 
 
 @pytest.mark.parametrize("answers", [{}, {"answers": []}, {"answers": None}])
@@ -292,10 +269,7 @@ DAMAGED = [  # content of 7.txt, or what is changed in the passage; message
     ({"questions": [], "options": [], "answers": []}, "RACE/train"),
     ({"article": "half \ud83d of one"}, "7.txt ... 'article'"),
     ({"id": "\udc00"}, "7.txt ... 'id'"),
-    (
-        {"options": [["a"] * 4, ["a", "b", "c", "\udc00"]]},
-        "7.txt ... 2 ... 'option'",
-    ),
+    ({"options": [["a"] * 4, ["a", "b", "c", "\udc00"]]}, "7.txt ... 2 ... 'option'"),
     ({"questions": ["a", [[["deep"] * 99] * 99]]}, "2 ... 'question'"),
     *(({key: None}, f"7.txt ... '{key}'") for key in PASSAGE),
     ("{'id': 1}", "7.txt ... JSON"),
@@ -304,21 +278,18 @@ DAMAGED = [  # content of 7.txt, or what is changed in the passage; message
     (json.dumps(PASSAGE)[:-1] + "\0}", "7.txt ... JSON"),
     ("", "7.txt ... JSON"),
     (b'{"id": "\xe9"}', "7.txt ... UTF-8"),
+    (json.dumps(PASSAGE) + "\n{", "all.txt, line 2 ... JSON"),
 ]
 
 
 @pytest.mark.parametrize(("content", "message"), DAMAGED)
 def test_a_damaged_file_is_named(content, message, tokenizer, tmp_path):
     content = PASSAGE | content if isinstance(content, dict) else content
+    name = "all.txt" if message.startswith("all.txt") else "7.txt"
+    write(tmp_path, f"train/middle/{name}", content)
     with refuses(message) as error:
-        read_one(tmp_path, content, tokenizer)
-    assert len(str(error.value)) < 1000
-
-
-def test_a_damaged_line_is_named(tokenizer, tmp_path):
-    write(tmp_path, "train/middle/all.txt", json.dumps(PASSAGE) + "\n{")
-    with refuses("all.txt, line 2 ... JSON"):
         race.read_examples(str(tmp_path), "train", tokenizer, ("middle",))
+    assert len(str(error.value)) < 1000
 
 
 def test_missing_files_directories_and_hidden_files(tokenizer, tmp_path):
@@ -356,8 +327,7 @@ def test_what_is_cut(tokenizer):
 
 @pytest.mark.parametrize(("max_seq_length", "max_qa_length"), [(64, 0), (64, 61), (128, 128)])
 def test_lengths_that_do_not_go_together(max_seq_length, max_qa_length, tokenizer):
-    message = f"--max_qa_length={max_qa_length} ... 1 ... {max_seq_length - 4}"
-    with refuses(message):
+    with refuses(f"--max_qa_length={max_qa_length} ... 1 ... {max_seq_length - 4}"):
         features([], tokenizer, max_seq_length, max_qa_length)
     options.check_race_lengths(max_seq_length, max_seq_length - 4)
 
@@ -437,11 +407,9 @@ def test_real_data(shared_data):
         assert ((arrays["input_ids"] == 3).sum(axis=-1) == 2).all()
     assert len({example.passage_id for example in examples}) == 400
     assert counts == {
-        ("train", "middle"): 2430,
-        ("train", "high"): 1961,
-        ("dev", "middle"): 791,
-        ("dev", "high"): 646,
-    }
+        ("train", "middle"): 2430, ("train", "high"): 1961,
+        ("dev", "middle"): 791, ("dev", "high"): 646,
+    }  # fmt: skip
 
 
 # --- Other numbers of options ---
@@ -461,6 +429,8 @@ def passage_of(*counts, **changes):
 def test_any_number_of_options(counts, most, tokenizer, tmp_path):
     write(tmp_path, "train/high/1.txt", passage_of(*counts, id=7))
     assert race.count_options(str(tmp_path), ("high",)) == most
+    write(tmp_path, "dev/high/1.txt", passage_of(most + 1))  # other splits count
+    assert race.count_options(str(tmp_path), ("high",)) == most + 1
     examples = race.read_examples(str(tmp_path), "train", tokenizer, ("high",), most)
     assert [len(example.endings) for example in examples] == counts
     assert {example.passage_id for example in examples} == {"7"}
@@ -470,12 +440,6 @@ def test_any_number_of_options(counts, most, tokenizer, tmp_path):
     exists = arrays["input_mask"].reshape(len(counts), most, 32).any(axis=-1)
     assert exists.sum(axis=1).tolist() == counts
     assert arrays["label_ids"].tolist() == [count - 1 for count in counts]
-
-
-def test_options_of_other_splits_count(tmp_path):
-    write(tmp_path, "train/high/1.txt", passage_of(3))
-    write(tmp_path, "dev/high/1.txt", passage_of(5))
-    assert race.count_options(str(tmp_path), ("high",)) == 5
 
 
 def test_the_options_of_a_trained_model(tmp_path):

@@ -3,6 +3,8 @@
 
 from albert_tf.tasks.squad import features as squad_features
 
+MODEL_INPUTS = ("input_ids", "input_mask", "segment_ids", "p_mask")
+
 
 def original_features(features, tokenizer):
     """Yields the features as the dicts (InputFeatures) of the original, one per window.
@@ -15,15 +17,8 @@ def original_features(features, tokenizer):
     number = 0
     for batch in features.batches(1):
         row = int(batch["unique_ids"][0]) - squad_features.FIRST_UNIQUE_ID
-        example, start, length, offset = (
-            int(values[row])
-            for values in (
-                features.example_index,
-                features.span_start,
-                features.span_length,
-                features.window_offset,
-            )
-        )
+        names = ("example_index", "span_start", "span_length", "window_offset")
+        example, start, length, offset = (int(getattr(features, name)[row]) for name in names)
         number = number + 1 if start else 0
         paragraph = features.paragraph(example)
         label = {name: int(values[0]) for name, values in batch.items() if name in features.labels}
@@ -37,10 +32,7 @@ def original_features(features, tokenizer):
                 offset + i: bool(features.max_context[row, i]) for i in range(length)
             },
             "tokens": tokenizer.convert_ids_to_tokens(batch["input_ids"][0].tolist()),
-            **{
-                name: batch[name][0].tolist()
-                for name in ("input_ids", "input_mask", "segment_ids", "p_mask")
-            },
+            **{name: batch[name][0].tolist() for name in MODEL_INPUTS},
             "paragraph_len": offset + length + 1,
             "start_position": label.get("start_positions"),
             "end_position": label.get("end_positions"),

@@ -148,15 +148,12 @@ def pairs_v1(n_best):
 
 def pairs_v2(run, row):
     width = run["end_top_index"].shape[1] // run["start_top_index"].shape[1]
+    ends, end_scores = run["end_top_index"][row], run["end_top_log_probs"][row]
+    starts = zip(run["start_top_index"][row], run["start_top_log_probs"][row], strict=True)
     return [
-        (
-            int(start),
-            int(run["end_top_index"][row, i * width + j]),
-            float(run["start_top_log_probs"][row, i]),
-            float(run["end_top_log_probs"][row, i * width + j]),
-        )
-        for i, start in enumerate(run["start_top_index"][row])
-        for j in range(width)
+        (int(start), int(ends[k]), float(score), float(end_scores[k]))
+        for i, (start, score) in enumerate(starts)
+        for k in range(i * width, (i + 1) * width)
     ]
 
 
@@ -173,11 +170,9 @@ def test_v1_runs_are_averaged(dev, run_count):
     examples, features = dev("v1.1")
     random = np.random.RandomState(5)
     shape = len(features), 64
-    runs = [  # whole numbers: ties
-        {
-            "start_logits": random.randint(-4, 5, shape).astype(np.float32),
-            "end_logits": random.randint(-4, 5, shape).astype(np.float32),
-        }
+    names = ("start_logits", "end_logits")  # of whole numbers: ties
+    runs = [
+        {name: random.randint(-4, 5, shape).astype(np.float32) for name in names}
         for _ in range(run_count)
     ]
     found = squad_predictions.predict_v1(examples, features, runs, 6, 9)

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from albert_tf import options
 from albert_tf.records import record_files, schemas
@@ -26,11 +25,10 @@ from albert_tf.text.tokenization import FullTokenizer, preprocess_text
 from tests import GOLDEN, SIZES
 from tests.errors import assert_names, assert_says, names, refuses
 from tests.tasks.squad.original_features import original_features
+from tests.tasks.task_files import examples_in
 
 FINETUNE = GOLDEN / "finetune"
-FEATURE_FILES = sorted(
-    path.name[: -len(".json.gz")] for path in FINETUNE.glob("squad_v*_L*.json.gz")
-)
+FEATURE_FILES = sorted(path.name[:-8] for path in FINETUNE.glob("squad_v*_L*.json.gz"))
 SMALL = WindowSettings(max_seq_length=64, doc_stride=24, max_query_length=12)
 
 
@@ -63,9 +61,11 @@ def test_examples_are_the_originals(version, split):
     expected = golden_json(f"squad_{version}_{split}_examples")
     names = [name for name in expected[0] if name != "end_position"]
     found = squad_questions.read_examples(data_file(version, split), split == "train")
-    assert [{name: getattr(example, name) for name in names} for example in found] == [
-        {name: example[name] for name in names} for example in expected
-    ]
+    assert squad_questions.is_v2(data_file(version, split)) == (version == "v2.0")
+    for ours, theirs in zip(found, expected, strict=True):
+        assert {name: getattr(ours, name) for name in names} == {
+            name: theirs[name] for name in names
+        }
 
 
 def test_gold_answers_are_kept_for_scoring():
@@ -73,11 +73,6 @@ def test_gold_answers_are_kept_for_scoring():
     answers = {example.qas_id: example.answers for example in found}
     assert answers["q002"] == ("The", "The", "the THE!")
     assert answers["q003i"] == ()
-
-
-@pytest.mark.parametrize("version, expected", [("v1.1", False), ("v2.0", True)])
-def test_version_is_read_from_the_data(version, expected):
-    assert squad_questions.is_v2(data_file(version, "dev")) is expected
 
 
 def test_prediction_needs_no_answers_but_scoring_does(tmp_path):
@@ -90,61 +85,47 @@ def test_prediction_needs_no_answers_but_scoring_does(tmp_path):
     assert counts == [2, 1]  # q2 and q3; q2
 
 
-ONE = {"data": [{"paragraphs": [{"context": "Ideas.", "qas": [question()]}]}]}
-TWICE = {"data": [{"paragraphs": [{"context": "Ideas.", "qas": [question(), question()]}]}]}
+def squad_json(*questions, context="Ideas."):
+    return json.dumps({"data": [{"paragraphs": [{"context": context, "qas": [*questions]}]}]})
 
 
 @pytest.mark.parametrize(
-    "content, message",
+    "name, content, message",
     [
-        (None, "bad.json"),
-        ("{", "bad.json ... JSON"),
-        ("[]", "bad.json ... 'data'"),
-        ('{"data": 3}', "bad.json ... 'data' ... 3"),
-        ('{"data": [{}]}', "0 ... 'paragraphs'"),
-        ('{"data": [{"paragraphs": [{"qas": []}]}]}', "0 ... 'context'"),
-        ('{"data": [{"paragraphs": [{"context": "a", "qas": [{}]}]}]}', "0 ... 'question'"),
-        ('{"data": []}', "bad.json"),
-        ('{"data": [1]}', "0 ... 'paragraphs'"),
-        ('{"data": ' + "[" * 100_000, "bad.json ... JSON"),
-        ('{"data": {"a": ' + "[" * 300 + "]" * 300 + "}}", "'data'"),
-        (
-            '{"data": [{"paragraphs": [{"context": "\\ud800", "qas": []}]}]}',
-            "0 ... 'context'",
-        ),
-        (
-            '{"data": [{"paragraphs": [{"context": " \\n", "qas": []}]}]}',
-            "bad.json ... 0",
-        ),
-        (json.dumps(TWICE), "bad.json ... 'q1'"),
+        ("bad.json", None, "bad.json"),
+        ("bad.json", "{", "bad.json ... JSON"),
+        ("bad.json", "[]", "bad.json ... 'data'"),
+        ("bad.json", '{"data": 3}', "bad.json ... 'data' ... 3"),
+        ("bad.json", '{"data": [{}]}', "0 ... 'paragraphs'"),
+        ("bad.json", '{"data": [{"paragraphs": [{"qas": []}]}]}', "0 ... 'context'"),
+        ("bad.json", squad_json({}), "0 ... 'question'"),
+        ("bad.json", '{"data": []}', "bad.json"),
+        ("bad.json", '{"data": [1]}', "0 ... 'paragraphs'"),
+        ("bad.json", '{"data": ' + "[" * 100_000, "bad.json ... JSON"),
+        ("bad.json", '{"data": {"a": ' + "[" * 300 + "]" * 300 + "}}", "'data'"),
+        ("bad.json", squad_json(context="\ud800"), "0 ... 'context'"),
+        ("bad.json", squad_json(context=" \n"), "bad.json ... 0"),
+        ("bad.json", squad_json(question(), question()), "bad.json ... 'q1'"),
+        ("dev.csv", "id,question,context,answer\n1,2\n", "dev.csv ... SQuAD"),
+        ("dev.csv", "id\tquestion\n1\t2\n", "dev.csv ... SQuAD"),
+        # A compressed file is no table.
+        ("dev.json.gz", gzip.compress(squad_json(question()).encode()), "dev.json.gz"),
     ],
 )
-def test_what_is_no_squad_file_is_an_error(tmp_path, content, message):
-    path = tmp_path / "bad.json"
+def test_what_is_no_squad_file_is_an_error(tmp_path, name, content, message):
+    path = tmp_path / name
     if content is not None:
-        path.write_text(content)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
     with refuses(message):
         squad_questions.read_examples(str(path), training=False)
-
-
-@pytest.mark.parametrize("line", ["id,question,context,answer", "id\tquestion"])
-def test_a_table_is_no_squad_file(line, tmp_path):
-    (tmp_path / "dev.csv").write_text(f"{line}\n1,2\n")
-    for read in (squad_questions.is_v2, lambda path: squad_questions.read_examples(path, False)):
-        with refuses("dev.csv ... SQuAD"):
-            read(str(tmp_path / "dev.csv"))
+    if name.endswith(".csv"):
+        with refuses(message):
+            squad_questions.is_v2(str(path))
 
 
 def test_a_byte_order_mark_is_skipped(tmp_path):
-    (tmp_path / "dev.json").write_text("\ufeff" + json.dumps(ONE))
+    (tmp_path / "dev.json").write_text("\ufeff" + squad_json(question()))
     assert len(squad_questions.read_examples(str(tmp_path / "dev.json"), training=False)) == 1
-
-
-def test_a_compressed_file_is_no_table(tmp_path):
-    path = tmp_path / "dev.json.gz"
-    path.write_bytes(gzip.compress(json.dumps(ONE).encode()))
-    with refuses("dev.json.gz"):
-        squad_questions.read_examples(str(path), training=False)
 
 
 @pytest.mark.parametrize(
@@ -172,9 +153,8 @@ def test_a_compressed_file_is_no_table(tmp_path):
 def test_what_cannot_be_trained_on_is_an_error(tmp_path, bad, message):
     with refuses(message) as caught:
         squad_questions.read_examples(write(tmp_path / "bad.json", [bad]), training=True)
-    assert len(str(caught.value)) < 300
+    assert len(str(caught.value)) < 300 and "\n" not in str(caught.value)
     assert_names(str(caught.value), "bad.json")
-    assert "\n" not in str(caught.value)
 
 
 def test_an_answer_may_end_with_the_context(tmp_path):
@@ -297,15 +277,6 @@ def test_links_of_random_texts_are_those_of_the_reference(rows, monkeypatch):
     assert edges > 100  # else the texts were too much alike to try anything
 
 
-def test_links_at_both_edges_of_the_band():
-    # 12 more characters early on and 12 less later: the lengths agree, so the band is 5 wide, and
-    # the best way leads out of it on either side.
-    for head, tail in (("x" * 12, ""), ("", "x" * 12)):
-        text = "abcdefghij" * 4
-        assert_same_links(list(head + text + tail), tail + text + head)
-        assert_same_links(list(head + "aab" * 12 + tail), tail + "aab" * 12 + head)
-
-
 @pytest.mark.parametrize(
     "text, joined",
     [
@@ -316,6 +287,10 @@ def test_links_at_both_edges_of_the_band():
         (" a  b", " a b"),
         ("abcde", "vwxyz"),
         ("abcdefghij", "abcdefgh"),  # exactly 0.8: a second attempt, and not skipped
+        # 12 more characters early on and 12 less later: the lengths agree, so the band is 5 wide,
+        # and the best way leads out of it on either side.
+        *((12 * "x" + text, text + 12 * "x") for text in (4 * "abcdefghij", 12 * "aab")),
+        *((text + 12 * "x", 12 * "x" + text) for text in (4 * "abcdefghij", 12 * "aab")),
     ],
 )
 def test_links_of_small_texts(text, joined):
@@ -347,12 +322,16 @@ def test_links_of_normalised_texts_are_those_of_the_reference(kind, tokenizers):
     assert tables > 20
 
 
-def test_most_paragraphs_need_no_table(monkeypatch):
+def test_most_paragraphs_need_no_table(monkeypatch, tokenizer):
     monkeypatch.setattr(squad_alignment, "_ScoreTable", None)
     text = "aaa and bbb, and so on. The end"
     links, score = squad_alignment.link_characters(list(text), " " + text)
     assert links.tolist() == list(range(1, len(text) + 1))
     assert score == len(text)
+    # Nor does a text with little in common.
+    assert squad_alignment.align("½" * 500 + "the count shrugged", tokenizer) is None
+    aligned = squad_alignment.align("the count" + " " * 500 + "shrugged", tokenizer)
+    assert aligned.paragraph.ends[-1] == 516 and aligned.paragraph.starts[0] == 0
 
 
 @pytest.mark.shared_data
@@ -395,13 +374,6 @@ def test_memory_for_links_grows_with_the_text():
     assert peak < 8e6
 
 
-def test_a_text_with_little_in_common_needs_no_table(monkeypatch, tokenizer):
-    monkeypatch.setattr(squad_alignment, "_ScoreTable", None)
-    assert squad_alignment.align("½" * 500 + "the count shrugged", tokenizer) is None
-    aligned = squad_alignment.align("the count" + " " * 500 + "shrugged", tokenizer)
-    assert aligned.paragraph.ends[-1] == 516 and aligned.paragraph.starts[0] == 0
-
-
 @pytest.mark.parametrize("keeps", [False, True])
 def test_letters_with_marks_are_aligned(keeps, tokenizer):
     """The original gives up where more than a fifth of the characters are marks."""
@@ -420,9 +392,7 @@ def test_position_conversion_is_that_of_the_original():
         else:
             found = squad_alignment.convert_positions(links, position, is_start, limit)
             assert found == expected, (index, position, limit, is_start)
-
-
-def test_positions_are_converted_all_at_once():
+    # All at once.
     links = np.array([-1, 2, -1, -1, 7, -1])
     for is_start, expected in ((True, [0, 2, 3, 3, 7, 8]), (False, [1, 2, 6, 6, 7, 8])):
         found = squad_alignment.convert_positions(links, np.arange(6), is_start, 9)
@@ -512,8 +482,7 @@ def test_training_records_are_the_originals(tmp_path, capsys, version, tokenizer
     # Used again; the skipped questions are counted again.
     data = data_set(tokenizer, tmp_path, version, train_file=source, train_feature_file=made)
     assert data.training_records.paths == [made]
-    out = capsys.readouterr().out
-    assert_says(out, skipped)
+    assert_says(capsys.readouterr().out, skipped)
 
 
 def test_training_records_of_other_settings_have_names_of_their_own(tmp_path, tokenizer):
@@ -525,13 +494,8 @@ def test_training_records_of_other_settings_have_names_of_their_own(tmp_path, to
 
 def read_all(path):
     """Records as dicts from feature name to list."""
-    return [
-        {
-            name: list(value.int64_list.value)
-            for name, value in tf.train.Example.FromString(record).features.feature.items()
-        }
-        for record in tf.data.TFRecordDataset(path).as_numpy_iterator()
-    ]
+    records = (example.features.feature.items() for example in examples_in(path))
+    return [{name: list(value.int64_list.value) for name, value in record} for record in records]
 
 
 def test_prediction_records(tmp_path, capsys, tokenizer):
@@ -597,8 +561,7 @@ def test_windows_cover_the_paragraph():
         expected = [
             (e, *span)
             for e, (count, width) in enumerate(zip(counts, widths, strict=True))
-            if count
-            for span in naive_windows(count, width, stride)
+            for span in (naive_windows(count, width, stride) if count else ())
         ]
         assert list(zip(example, start, length, strict=True)) == expected
 
@@ -611,9 +574,7 @@ def test_context_counts_for_the_longer_window():
     # 24 + 3.0 and 25 + 1.7.
     best = features.max_context
     assert best.sum(axis=1).tolist() == [5, 276, 420 - 276]
-    assert best[0, :5].all()
-    assert best[1, :276].all()
-    assert best[2, 276 - 250 : 170].all()
+    assert best[0, :5].all() and best[1, :276].all() and best[2, 276 - 250 : 170].all()
 
 
 def test_the_best_window_of_a_piece_in_a_long_paragraph():
@@ -642,11 +603,10 @@ def test_questions_without_answer_and_out_of_window_teach_cls(tokenizer):
     impossible = [examples[e].is_impossible for e in features.example_index]
     labels = features.labels
     outside = labels["is_impossible"] == 1
-    assert outside[impossible].all()
-    assert not outside.all()
+    assert outside[impossible].all() and not outside.all()
     assert (outside & ~np.array(impossible)).any()
-    assert (labels["start_positions"][outside] == 0).all()
-    assert (labels["end_positions"][outside] == 0).all()
+    for name in ("start_positions", "end_positions"):
+        assert (labels[name][outside] == 0).all()
     assert (labels["start_positions"][~outside] >= features.window_offset[~outside]).all()
 
 
@@ -664,12 +624,9 @@ def test_questions_without_answer_and_out_of_window_teach_cls(tokenizer):
 def test_settings_without_a_window_are_errors(change, message):
     with refuses(message):
         dataclasses.replace(SMALL, **change)
-
-
-@pytest.mark.parametrize("name", ["max_query_length", "n_best_size", "max_answer_length"])
-def test_settings_below_one_are_errors(name):
-    with refuses(f"--{name} ... 1 ... 0"):
-        options.Squad(**{name: 0})
+    for name in ("max_query_length", "n_best_size", "max_answer_length"):
+        with refuses(f"--{name} ... 1 ... 0"):
+            options.Squad(**{name: 0})
 
 
 def test_a_question_that_fills_the_sequence_is_an_error(tokenizer):

@@ -60,7 +60,8 @@ def test_a_threshold_given_for_the_training_is_used_until_one_is_tuned(tmp_path,
     assert squad.tuned_threshold(directory, [prefix]) == 0.5
 
 
-def test_without_any_threshold_both_cases_are_equally_likely(tmp_path, capsys):
-    prefix = write_model(tmp_path / "a")
-    assert squad.tuned_threshold(str(tmp_path / "a"), [prefix]) == 0.0
-    assert_says(capsys.readouterr().out, "threshold ... 0.0")
+def test_without_any_threshold_both_cases_are_equally_likely(models, tmp_path, capsys):
+    prefix = write_model(tmp_path / "c")
+    for directory, some in (("c", [prefix]), ("out", [*models, prefix])):
+        assert squad.tuned_threshold(str(tmp_path / directory), some) == 0.0
+        assert_says(capsys.readouterr().out, "threshold ... 0.0")
