@@ -265,7 +265,10 @@ def agreed(rows, typed, all_facts):
     merged = {}
     for facts in all_facts:
         for name, fact in facts.items():
-            first = merged.setdefault(name, fact)
+            first = merged.get(name)
+            if first is None or fact is None:  # nothing to compare: unknown, or the first one
+                merged[name] = first or fact
+                continue
             rule = rows[name].columns["on_record"] if name in rows else "free"
             decides = rule == "equal" or (rule == "follow" and name not in typed)
             ours = first.value if first.key is None else first.key
