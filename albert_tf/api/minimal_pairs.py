@@ -22,6 +22,11 @@ from albert_tf.tasks import json_file, tables
 from albert_tf.training.steps import Predictor
 
 KEYS = ("sentence_good", "sentence_bad")
+# What other suites call them.
+_NAMES = (
+    KEYS, ("source_sentence", "target_sentence"), ("good_sentence", "bad_sentence"),
+    ("good", "bad"), ("grammatical", "ungrammatical"),
+)  # fmt: skip
 GROUPS = {"fields": "field", "linguistics_terms": "linguistics_term"}  # of paradigms
 _PAIRS_AT_ONCE = 250  # after so many pairs, the results are saved
 
@@ -77,8 +82,9 @@ def read(paths, pairs_per_paradigm=0):
     Args:
         paths: list of str. A file has JSON objects with `sentence_good` and `sentence_bad`, and
             perhaps `UID`, `field` and `linguistics_term`, one a line or in a list; or it is a table
-            with these names in its first line. If the first line has a tab, each line is a good and
-            a bad sentence with a tab between them. Otherwise these take a line each.
+            with these names, or others of `_NAMES`, in its first line. If the first line has a tab,
+            each line is a good and a bad sentence with a tab between them. Otherwise these take a
+            line each.
         pairs_per_paradigm: int, how many pairs of each paradigm to take, the first ones; 0 for all.
 
     Returns:
@@ -124,12 +130,19 @@ def _pairs(path):
     content = files.read_text(path)
     if not content.strip():
         raise UserError(f"{path} is empty: give a file with pairs of sentences")
-    header = [*tables.first_rows(path, KEYS), []][0]
-    if {*KEYS} <= {*header}:
-        table = tables.read_columns(path, KEYS)
-        for row in table.rows:
-            yield (row.line, row.line), dict(zip(table.header, row.cells, strict=False))
-        return
+    for names in _NAMES:
+        header = [*tables.first_rows(path, names), []][0]
+        if {*names} <= {*header}:
+            table = tables.read_columns(path, names)
+            for row in table.rows:
+                values = dict(zip(table.header, row.cells, strict=False))
+                yield (row.line, row.line), values | dict(zip(KEYS, row.values, strict=True))
+            return
+    if path.endswith(".csv"):
+        raise UserError(
+            f"{path}: a table needs the names {' and '.join(KEYS)} in its first line. Received: "
+            f"{', '.join(header)}"
+        )
     objects = tables.json_lines(content.encode(), path) if content.lstrip()[0] == "[" else None
     content = b"".join(objects).decode() if objects else content
     lines = [line.removesuffix("\r") for line in content.removesuffix("\n").split("\n")]
@@ -141,7 +154,8 @@ def _pairs(path):
             values = parse_json(line, f"{path}, line {number}")
             if not isinstance(values, dict):
                 raise UserError(f"{path}, line {number} is no JSON object. Received: {line:.80}")
-            yield (number, number), values
+            names = next((names for names in _NAMES if {*names} <= values.keys()), KEYS)
+            yield (number, number), values | dict(zip(KEYS, map(values.get, names), strict=True))
     elif "\t" in lines[0]:
         for number, line in enumerate(lines, 1):
             columns = line.split("\t")

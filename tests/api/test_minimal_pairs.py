@@ -43,8 +43,11 @@ def json_lines(*rows):
         "a b\nb a\nc d\nd c\n",
         json_lines(PAIR, {"sentence_good": "c d", "sentence_bad": "d c", "UID": None}),
         json.dumps([PAIR, {"sentence_good": "c d", "sentence_bad": "d c"}]),
+        json_lines(PAIR, {"good_sentence": "c d", "bad_sentence": "d c"}),
         'sentence_good,sentence_bad\n"a b",b a\nc d,"d c"\n',
         "sentence_good;n;sentence_bad\na b;1;b a\nc d;2;d c\n",
+        "source_sentence,target_sentence,phenomenon\na b,b a,order\nc d,d c,order\n",
+        "good\tbad\na b\tb a\nc d\td c\n",
     ],
 )
 def test_forms_of_files(content, write):
@@ -87,6 +90,11 @@ def test_files_of_one_name_are_not_joined_silently(tmp_path):
         path.write_text("a b\tb a\n")
     with refuses("order.tsv ... order.txt ... 'order'"):
         minimal_pairs.read([*map(str, paths)])
+
+
+def test_a_table_of_unknown_columns_is_refused(write):
+    with refuses("pairs.csv ... sentence_good ... x, y"):
+        minimal_pairs.read([write("x,y\na b,b a\n", "pairs.csv")])
 
 
 @pytest.mark.parametrize(
