@@ -5,6 +5,7 @@ Its kernels are [outputs, inputs], the transpose of the original's. Its `hidden_
 the original's "gelu". Otherwise the numbers agree.
 """
 
+import json
 import os
 
 import numpy as np
@@ -17,7 +18,11 @@ from albert_tf.checkpoints import name_table, run_directory
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError, check_choice
 
-CONFIG = "config.json"
+CONFIG, TOKENIZER_CONFIG = "config.json", "tokenizer_config.json"
+_TOKENIZER = {  # what their tokenizers may do otherwise -> what ours does
+    "word_tokenizer_type": "basic", "subword_tokenizer_type": "wordpiece",
+    "tokenize_chinese_chars": True,
+}  # fmt: skip
 _BASE = "albert."  # prefix of the encoder's variables; absent in files of only the encoder
 
 # Class in transformers -> its heads. The first class whose heads are all there is written.
@@ -130,6 +135,36 @@ def read_values(directory, name=CONFIG):
     path = os.path.join(directory, name)
     values = files.read_json(path) if tf.io.gfile.exists(path) else None
     return values if isinstance(values, dict) else {}
+
+
+def check_tokenizer(directory, vocabulary):
+    """Raises UserError if texts become other pieces in transformers than here.
+
+    Args:
+        directory: str, of a model of transformers; nothing is checked without its file on tokens.
+        vocabulary: str, path of its vocabulary.
+    """
+    values = read_values(directory, TOKENIZER_CONFIG)
+    if not values or not vocabulary.endswith(".txt"):
+        return
+    others = {n: values[n] for n, ours in _TOKENIZER.items() if values.get(n) not in (None, ours)}
+    if values.get("strip_accents") and values.get("do_lower_case") is False:
+        others["strip_accents"] = True  # ours are stripped with capitals alone
+    for name, value in others.items():
+        path = os.path.join(directory, TOKENIZER_CONFIG)
+        raise UserError(
+            f"{path} has {name}={json.dumps(value)}, which albert_tf cannot do: its tokenizer "
+            "would make other pieces than the model was trained with. Use transformers for it"
+        )
+    seen = set()
+    lines = files.read_text(vocabulary).removesuffix("\n").split("\n")
+    for number, line in enumerate(lines, 1):
+        if line in seen:
+            raise UserError(
+                f"{vocabulary}, line {number} repeats {line!r}, which has two ids in transformers "
+                "and one here. Replace the first of them by a token that no text has"
+            )
+        seen.add(line)
 
 
 def _default_labels(count):

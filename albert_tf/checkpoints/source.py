@@ -25,7 +25,6 @@ from albert_tf.resolve import RECORD, SOURCE, Fact, as_flag, contradictions
 
 _VOCABULARIES = ("30k-clean.model", "*.model", "vocab.txt", "vocab*.txt")  # in order of preference
 _TOKENIZER = "tokenizer.json"
-_TOKENIZER_CONFIG = "tokenizer_config.json"  # of transformers
 _SAVED_MODEL = "saved_model.pb"
 _CONFIG, _PAIR = "albert_config_file", "text_pair_column"
 _OF_TRAINING = {"hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range"}
@@ -122,7 +121,7 @@ class Source:
         if value is None and self.is_module:
             value, path = _casing_of_module(self.directory, name), self.directory
         elif value is None:
-            path = os.path.join(self.directory, _TOKENIZER_CONFIG)
+            path = os.path.join(self.directory, huggingface.TOKENIZER_CONFIG)
             value = self._in_tokenizer_config(name)
             kept = self._in_tokenizer_config("keep_accents")  # the name of AlbertTokenizer
             if value is None and name == "strip_accents" and kept is not None:
@@ -136,7 +135,7 @@ class Source:
         return None if length is None or length > 2**31 else length
 
     def _in_tokenizer_config(self, name, kind=bool):
-        value = huggingface.read_values(self.directory, _TOKENIZER_CONFIG).get(name)
+        value = huggingface.read_values(self.directory, huggingface.TOKENIZER_CONFIG).get(name)
         return value if type(value) is kind else None
 
 
@@ -289,10 +288,11 @@ def _of_text(found, typed):
         return known | other | {recorded.flag: fact}
     if not given:
         if path := found.vocabulary_file():
+            huggingface.check_tokenizer(found.directory, path)
             fact = Fact(path, found.directory, SOURCE, key=files.sha256(path))
             known[vocabulary_flag(path)] = fact
         return known
-    if tf.io.gfile.exists(os.path.join(found.directory, _TOKENIZER_CONFIG)):
+    if tf.io.gfile.exists(os.path.join(found.directory, huggingface.TOKENIZER_CONFIG)):
         own = [path for paths in found.vocabularies() for path in paths]
         hashes = [files.sha256(path) for path in own]
         ours = files.sha256(typed[given])

@@ -132,11 +132,13 @@ def fetch(url, path):
         if remote.size is None or size >= remote.size:
             break
     if remote.size not in (None, size):
+        goes_on = "goes on there"
         if size > remote.size:
             os.remove(part)
+            goes_on = "starts from the beginning"
         raise UserError(
             f"{url}: {size:,} of {remote.size:,} bytes were received. Type the command again, "
-            "which goes on there"
+            f"which {goes_on}"
         )
     if remote.checksum:
         algorithm, wanted = remote.checksum

@@ -652,3 +652,22 @@ def test_what_transformers_saves_is_read(part, written, tmp_path):
         tensors = {name: value for name, value in tensors.items() if name.startswith("bert/")}
     assert_same(read_all(tmp_path / "again" / "model.safetensors"), tensors)
     assert source.read_config(str(tmp_path / "again/config.json")) == golden_config("groups2")
+
+
+@pytest.mark.parametrize(
+    ("told", "lines", "message"),
+    [
+        ({"word_tokenizer_type": "mecab"}, "a b", "tokenizer_config.json ... mecab"),
+        ({"tokenize_chinese_chars": False}, "a b", "tokenizer_config.json ... false"),
+        ({"strip_accents": True, "do_lower_case": False}, "a b", "strip_accents=true"),
+        ({}, "a b a", None),  # no directory of transformers
+        ({"do_lower_case": True}, "a b a", "vocab.txt, line 3 ... 'a'"),
+        ({"strip_accents": None, "word_tokenizer_type": "basic"}, "a b \u2028", None),
+    ],
+)
+def test_tokenizers_that_make_other_pieces_are_refused(told, lines, message, tmp_path):
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(told))
+    vocabulary = tmp_path / "vocab.txt"
+    vocabulary.write_text("\n".join(lines.split(" ")) + "\n", encoding="utf-8")
+    with refuses(message) if message else contextlib.nullcontext():
+        huggingface.check_tokenizer(str(tmp_path), str(vocabulary))
