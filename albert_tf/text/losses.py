@@ -11,7 +11,10 @@ import unicodedata
 from albert_tf.errors import as_called
 from albert_tf.text.tokenization import UNKNOWN_PIECES, Cache, is_accent
 
-_SPECIAL = ("[CLS]", "[SEP]", "[MASK]", "[PAD]", "[UNK]", "<pad>", "<unk>", "<s>", "</s>")
+_SPECIAL = (
+    "[CLS]", "[SEP]", "[MASK]", "[PAD]", "[UNK]", "<pad>", "<unk>", "<s>", "</s>", "<bos>", "<eos>",
+    "<sep>", "<mask>", "<|endoftext|>",
+)  # fmt: skip
 _SPECIAL_PATTERN = re.compile("|".join(map(re.escape, _SPECIAL)))
 _MARKUP = re.compile(
     r"</?(?:doc|p|br|div|span|ref|a|b|i|h[1-6]|table|tr|td|ul|li|html|body)\b[^<>]*>"
@@ -21,6 +24,8 @@ _MARKUP = re.compile(
     re.IGNORECASE,
 )
 _SIGNS_OF_MARKUP = "<&[{\\"
+_CAPITALS = "[A-ZÀ-ÖØ-ÞΑ-ΩА-ЯЁ]"
+_TAG = r"(?:NNP?S?|VB[DGNPZ]?|JJ[RS]?|PRP\$?|RB|DT|IN|CC|CD|TO)"  # of the Penn Treebank
 # Lines in a form that other programs read, by the kind of the form: a class of characters without
 # which no line has it, a pattern, and what to do.
 _FORMS = {
@@ -33,7 +38,7 @@ _FORMS = {
     "have characters as numbers or codes": (
         ".",
         re.compile(
-            r"\\(?:u[\da-fA-F]{4}|x[\da-fA-F]{2})|(?:%[\dA-F]{2}|=[\dA-F]{2}){2}"
+            r"\\(?:u[\da-fA-F]{4}|x[\da-fA-F]{2}|n\\n|r\\n)|(?:%[\dA-F]{2}|=[\dA-F]{2}){2}"
             r"|\A(?=[A-Za-z\d+/]{40,}={0,2}\Z)(?=.*[a-z])(?=.*[A-Z]).*[\d+/]"
             r"|\x1b\$|~\{[!-~]+~\}|\+A[A-Za-z\d+/]{2}-"  # Japanese, Chinese and others as ASCII
         ),
@@ -68,6 +73,17 @@ _FORMS = {
         "-",
         re.compile(r"(?<=[^\W\d_])-\Z"),
         "join the lines of a paragraph, and the words that are divided at their ends",
+    ),
+    "were cut at a width, in the middle of a sentence": (
+        _CAPITALS,
+        # A line that begins with a small letter, has a capital, and ends without a mark.
+        re.compile(rf"\A(?=[a-zà-öø-ÿα-ωа-яё])(?=.*{_CAPITALS})[^\t]{{44,89}}[\w,]\Z"),
+        "join the lines of each paragraph; --input_format=documents joins those up to a blank line",
+    ),
+    "were divided into tokens, or have parts of speech": (
+        "[@/_]",
+        re.compile(rf"\w@@ | @[-,.]@ |\S[/_]{_TAG}\s+\S+[/_]{_TAG}(?:\s|\Z)"),
+        "take the text as it was written, without marks of subwords such as @@, and of tags",
     ),
     "are Burmese in Zawgyi": (
         "\u1031",
