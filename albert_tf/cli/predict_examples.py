@@ -44,6 +44,7 @@ class Model(NamedTuple):
         fewest_options: int, options that a question needs; None for `num_options`.
         is_of_words: bool, whether the model labels the words of a text.
         of_training: dict of the flags of the training, some of which tell how its files are read.
+        labels: tuple of str, the classes of the model; None if it has none.
     """
 
     inputs: tuple
@@ -54,6 +55,7 @@ class Model(NamedTuple):
     fewest_options: int | None = None
     is_of_words: bool = False
     of_training: Mapping = types.MappingProxyType({})
+    labels: tuple | None = None
 
     @property
     def columns(self):
@@ -371,7 +373,8 @@ def _are_labelled(rows):
 def _of_training(lines, name, model, delimiter):
     """The columns that the training read, if the file has them.
 
-    A file that names the usual columns, and has no label, has its own.
+    A file that names the usual columns, and has no label, has its own. Where numbers give the
+    columns, commas and the like separate them only if labels show it: a text has commas too.
 
     Returns:
         dict, as the columns of `read`; empty if they are not to be used.
@@ -385,14 +388,31 @@ def _of_training(lines, name, model, delimiter):
         given = tables.parse_delimiter(delimiter or model.of_training.get("delimiter"))
         form = _find_form(lines, name, model, [*known.values()], given)
         texts = [line.decode(errors="replace") for line in lines[form.has_hint :]]
-        first = [cell.strip() for cell in next(tables.csv_rows(texts, form), [])]
+        rows = [[*map(str.strip, row)] for row in tables.csv_rows(texts, form)] or [[]]
+        first = rows[0]
     names = {*tables.names_in(known.values())}
     numbers = {*known.values()} - names
     is_usual = {*model.required} <= {*first} and model.of_training.get("label_column") not in first
     if not names <= {*first} or (is_usual and names <= {*known}) or (numbers and is_json):
         return {}
-    is_wide = len(first) > max([len(model.columns), *numbers])
-    return known if is_wide or not numbers else {}
+    if not numbers:
+        return known
+    if len(first) <= max(len(model.columns), *numbers):
+        return {}
+    label = tables.column_of(model.of_training.get("label_column"))
+    if isinstance(label, int):  # perhaps the last row is cut
+        cells = {row[label] if label < len(row) else "" for row in rows[:-1] or rows}
+        has_labels = not form.spaced and cells <= {*(model.labels or ())}
+    else:
+        has_labels = label in first
+    if has_labels or delimiter or form.separator == "\t" or name.endswith(".csv"):
+        return known
+    print(
+        f"{name}: each line is a text. With {form}, column {label} has no labels of the model, as "
+        f"it had in the training; --delimiter={form.separator} reads these columns all the same",
+        file=sys.stderr,
+    )
+    return {}
 
 
 def _peek(lines, count):
