@@ -194,7 +194,9 @@ def _is_json(content, path):
 def _has_quoted_cells(content):
     """Whether tab-separated cells stand in quotes where they must, as pandas and Excel write them.
 
-    Then no other cell has a quote, and one in quotes needs them, or all texts have them.
+    Then no other cell has a quote, and one in quotes needs them, or all texts have them. A tab or
+    line end in quotes makes lines too long or short: where there are none, sentences that somebody
+    says stand in several rows, and the quotes belong to them.
     """
     if b'"' not in content:
         return False
@@ -205,6 +207,10 @@ def _has_quoted_cells(content):
             return False
         end = match.end()
         cells[match[1].startswith(b'"')].append(match[1].strip())
+    cut = sum(b"\t" in cell or b"\n" in cell for cell in cells[True])
+    tabs = [line.count(b"\t") for line in content.split(b"\n") if line.strip()]
+    if tabs[0] and sum(count != tabs[0] for count in tabs) < cut / 2:
+        return False
     needed = (b'"', b"\t", b"\n")
     others = b"\n".join(cells[False])
     return (

@@ -331,6 +331,7 @@ def test_a_line_is_a_text_unless_labels_show_columns(name, content, texts, capsy
         ("in.json", '{"text": "a b", "entities": [{"s": 1}]}', {}, ["a b"]),
         ("in.jsonl", '{"body": "a b", "of": [{"s": 1}]}', {"text_column": "body"}, ["a b"]),
         ("in.csv", "text\na\n\nb\n", {}, ["a", None, "b"]),
+        ("in.tsv", 'n\ttext\n1\t"Go\n2\ton."\n3\tc\n', {}, ['"Go', 'on."', "c"]),
     ],
 )  # fmt: skip
 def test_a_table_is_read_as_in_the_training(name, content, columns, texts, tmp_path):

@@ -114,6 +114,13 @@ BOTH = [("a, b", "x"), ("c, d", "y")]
          [('"a" is b', "x"), ('"c"', "y")]),
         ("a.tsv", ["text\tlabel", '"c"\ty', 'd "e\tx', "f, g\tx"], ("text", "label"), "\t",
          [('"c"', "y"), ('d "e', "x"), ("f, g", "x")]),
+        # What somebody says may go on in the next row, or the next column.
+        ("a.tsv", ['1\t"We left.\tA', '2\tNobody saw us."\tB', "3\tplain\tA"], (1, 2), "\t",
+         [('"We left.', "A"), ('Nobody saw us."', "B"), ("plain", "A")]),
+        ("a.tsv", ["a\tb\tlabel", '"We left.\tNobody saw us."\tA', "c\td\tB"], (0, 2), "\t",
+         [("a", "label"), ('"We left.', "A"), ("c", "B")]),
+        ("a.tsv", ["id\ttext\tlabel", '1\t"two\nlines"\tA', '2\t"a\tb"\tA', "3\tc\tB"],
+         ("text", "label"), "\t", [("two\nlines", "A"), ("a\tb", "A"), ("c", "B")]),
         ("a.csv", ["text,label", "one,a,,", "two,b,"], ("text", "label"), ",",
          [("one", "a"), ("two", "b")]),  # empty columns after the last
         # Bytes of other systems.
