@@ -234,7 +234,7 @@ def first_rows(path, columns, delimiter=None):
     from albert_tf.corpus import unpacking
 
     lines = unpacking.lines(path)
-    content = b"".join(itertools.islice(lines, _SAMPLE_LINES)).removeprefix(codecs.BOM_UTF8)
+    content = b"".join(itertools.islice(lines, _SAMPLE_LINES))
     for line in itertools.islice(lines, _SAMPLE_LINES):  # up to the end of a cell in quotes
         if content.count(b'"') % 2 == 0:
             break
@@ -248,9 +248,11 @@ def first_rows(path, columns, delimiter=None):
 
 
 def _prepared(content, path, columns, delimiter, quoted_tabs=True):
-    """The Form of a file, and its content with line feeds and without comments."""
+    """The Form of a file; and its content with line feeds, no comments and no byte order marks."""
     if b"\n" not in content:  # lines of old spreadsheets end in a carriage return
         content = content.replace(b"\r", b"\n")
+    if quoted_tabs:  # files of Excel that were joined have such marks between them
+        content = re.sub(rb"^" + codecs.BOM_UTF8, b"", content, flags=re.MULTILINE)
     content = _without_comments(content, columns)
     return find_form(content.lstrip(b"\r\n"), path, columns, delimiter, quoted_tabs), content
 
@@ -356,7 +358,7 @@ def read_columns(
     if names:  # nothing before a header is a row
         left_out = next((place for place, (_, cells) in enumerate(table) if cells), 0)
         table = table[left_out:]
-    first = [cell.strip().removeprefix("\ufeff") for cell in table[0][1]]
+    first = [cell.strip() for cell in table[0][1]]
     if not form.separator:
         has_header = True
     elif has_header is None:

@@ -125,6 +125,7 @@ BOTH = [("a, b", "x"), ("c, d", "y")]
          [("one", "a"), ("two", "b")]),  # empty columns after the last
         # Bytes of other systems.
         ("a.csv", b"text,label\ra,x\rb,y\r", ("text", "label"), ",", [("a", "x"), ("b", "y")]),
+        ("a.csv", "\ufeffx,a\n\ufeffx,b\n".encode(), (0, 1), ",", [("x", "a"), ("x", "b")]),
         ("a.tsv", "text\tlabel\r\né\tx\r\n".encode("utf-16"), ("text",), "\t", [("é",)]),
         ("a.csv", "text,label\né,x\n".encode("utf-16-le"), ("text",), ",", [("é",)]),
         ("a.csv", "text,label\né,x\n".encode("utf-16-be"), ("text",), ",", [("é",)]),
@@ -243,6 +244,9 @@ def test_tables_of_json(content, columns, values, tmp_path):
         ("a.csv", b'text,label\n"two\nlines",\xff\n', (0,), "a.csv, line 3 ... UTF-8"),
         ("a.csv", ["text,label", "a,b", '"open,c', "d,e"], (0,), "a.csv, line 3 ... CSV"),
         ("a.csv", b"PK\x03\x04" + bytes(100), ("text",), "a.csv ... ZIP ... CSV"),
+        # Files of Excel that were joined.
+        *(("a.csv", f"\ufeff{header}\na,x\n\ufeff{header}\nb,y\n".encode(), ("text", "label"),
+           "a.csv, line 3 ... repeated") for header in ("text,label", '"text","label"')),
         # Texts with separators and without quotes are not cut.
         ("a.csv", ["label,text", "a,Well, this is it", "b,Well, that was it"], ("text", "label"),
          "a.csv, line 2 ... --delimiter"),
