@@ -594,12 +594,29 @@ def _has_label_of_header(task, rows):
 
 
 def _check_texts(task, table):
-    """Raises UserError if a column holds no texts: it counts the rows, or has lists in JSON.
+    """Raises UserError if a column holds no texts: it counts the rows, is empty, or has lists.
 
-    Some numbers may be missing, as after rows of pandas were dropped.
+    Some numbers may be missing, as after rows of pandas were dropped. A seldom separator may also
+    stand in a label, as in `DESC:manner How did it happen?`, whose second part would give it away.
     """
+    is_seldom = table.form.separator not in ["", task.delimiter, *tables.SEPARATORS]
     for place, column in enumerate(task.text):
         texts = [row.values[place].strip() for row in table.rows]
+        if place == 0 and not any(texts):
+            raise UserError(
+                f"{table.path}: column {column!r} is empty in all rows. The file is read with "
+                f"{table.form}: give another --text_column, or write one character, such as a tab, "
+                "in place of separators such as ||| or ::"
+            )
+        words = [text.split()[0] for text in texts if " " in text]
+        is_after_label = table.header is None and column - 1 in task.label
+        if is_seldom and is_after_label and len({*words}) < len(words) / 2:
+            raise UserError(
+                f"{table.path}: few words begin all texts of column {column}, such as "
+                f"{reprlib.repr(words[0])}, so they may belong to the label. The file is read with "
+                f"{table.form}: write a tab between label and text, or give "
+                f"--delimiter={table.form.separator} if this is right"
+            )
         if not table.form.separator and all(t[:1] + t[-1:] == "[]" for t in texts):
             raise UserError(
                 f"{table.path}: column {column!r} holds lists, such as {reprlib.repr(texts[0])}, "

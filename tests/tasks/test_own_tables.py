@@ -269,6 +269,7 @@ def test_tables_that_are_refused(name, content, columns, message, tmp_path):
 # --- Examples ---
 
 
+FIRST = {"text_column": "1", "label_column": "0"}  # the label comes first
 TEXTS_AS_LABELS = [f"text {number}\tlabel {number % 11}" for number in range(20)]
 SEVERAL = {"multi_label": True}
 
@@ -296,6 +297,8 @@ def labelled(*labels, mark=","):
         ("train.jsonl", [JSON[0], "", JSON[1]], {}, ("0", "1"), ["1", "0"]),
         ("train.json", [f"[{JSON[0]},", f" {JSON[1]}]"], {}, ("0", "1"), ["1", "0"]),
         ("train.tsv", JSON, {}, ("0", "1"), ["1", "0"]),
+        ("train.csv", ["bad:It is dull", "good:Well done", "bad:No", "good:It was"], FIRST,
+         ("bad", "good"), ["bad", "good", "bad", "good"]),
         # A label column may have half as many labels as rows.
         ("train.tsv", [row.replace("label 10", "label 9") for row in TEXTS_AS_LABELS], NUMBERED,
          (*(f"label {n}" for n in range(10)),), None),
@@ -431,6 +434,13 @@ def test_a_header_that_the_files_share(train, test, texts, tmp_path, tokenizer):
         *(([("train.csv", *(f"{i},text {i},{i % 2}" for i in counted))],
            NUMBERED | {"label_column": "2"}, "train.csv ... 0 ... --text_column")
           for counted in ((0, 1, 2), (1, 2, 3), (1000, 1001, 1002), (3, 7, 8))),
+        # Separators that are longer, or stand in labels.
+        *(([("train.csv", f"bad{mark}a", f"good{mark}b")], FIRST,
+           f"train.csv ... 1 ... {name} ... --text_column")
+          for mark, name in ((" ||| ", "vertical bars"), ("::", "colons"))),
+        ([("train.csv", *(f"{label} {word} it?" for label in ("DESC:manner", "HUM:ind")
+                          for word in ("How did", "Who is", "What is")))], FIRST,
+         "train.csv ... 1 ... 'manner' ... colons ... --delimiter=:"),
         *(([("train.csv", *labelled(*scores, mark=";"))], {"regression": True}, "train.csv, line")
           for scores in (("1,000", "2,500"), ("1.234,5", "2"), ("3,5", "2.5"), ("50%", "2"))),
         ([("train.jsonl", '{"text": ["a", "b"], "label": "x"}')], {"labels": ["x", "y"]},
