@@ -392,13 +392,19 @@ def _warn_of_labels(labels, given):
                 f"Warning: the labels {' and '.join(alike)} are different classes: if they are "
                 "one, write them alike"
             )
-    for label in labels:
-        if label.casefold() in label_lists.MISSING:
-            others = ",".join(x for x in labels if x.casefold() not in label_lists.MISSING)
-            print(
-                f"Warning: the label {label!r} of {counts[label]} rows may stand for a missing "
-                f"one: to leave them out, give --labels={others} --skip_other_labels"
-            )
+    values = [*map(_number, labels)]
+    has_minus = -1 in values and {*values} != {-value for value in values}  # no scale such as -1, 1
+    missing = [
+        label
+        for label in labels
+        if label.casefold() in label_lists.MISSING or (has_minus and _number(label) == -1)
+    ]
+    for label in missing:
+        print(
+            f"Warning: the label {label!r} of {counts[label]} rows may stand for a missing one: to "
+            f"leave them out, give --labels={','.join(x for x in labels if x not in missing)} "
+            "--skip_other_labels"
+        )
 
 
 # === Reading ===
@@ -501,7 +507,7 @@ def test_labels(task, table, normalize):
         return None
     cells = [[row.cells[n] for n in numbers] for row in table.rows]
     given = {label.strip() for labels in cells for label in labels}
-    if given <= label_lists.STAND_INS:
+    if given <= label_lists.STAND_INS - {*(task.labels or ())}:
         return None
     try:
         pairs = zip(table.rows, cells, strict=True)
@@ -656,6 +662,7 @@ def labels_of(task, rows, normalize, skip_others=False):
                 f"{row.place}: unknown label {reprlib.repr(other)}; known are "
                 f"{', '.join(task.labels[:_MOST_SHOWN])}{f' and {more} more' if more > 0 else ''}. "
                 "Correct the label, or give all classes as --labels"
+                f"{'; --skip_other_labels leaves out the rows of others' * task.is_own}"
             )
         known = labels if task.multi_label else labels[0]
         labels_of_rows.append(known if other is None else None)

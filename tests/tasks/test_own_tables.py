@@ -352,6 +352,14 @@ def test_examples_of_ones_own_files(files, given, left_out, read, tmp_path, toke
     assert (found["left_out"], found["other_labels"]) == left_out
 
 
+@pytest.mark.parametrize("cell", ["-1", ""])
+@pytest.mark.parametrize("lowest", ["-1", "0"])
+def test_a_stand_in_may_be_a_class(cell, lowest, tmp_path, tokenizer):
+    file = "test.csv", "text,label", f"a,{cell}", f"b,{cell}"
+    _, test, _ = read_own(tmp_path, tokenizer, file, labels=[lowest, "1"])
+    assert test.are_labelled == (cell == lowest)
+
+
 def test_pairs_of_ones_own_files(tmp_path, tokenizer):
     given = {"text_column": "0", "text_pair_column": "1", "label_column": "2"}
     lines = "one\ttwo\tyes", "three\tfour\tno"
@@ -456,7 +464,7 @@ def test_a_header_that_the_files_share(train, test, texts, tmp_path, tokenizer):
         ([("dev.tsv", "text\tlabel", "a\tyes", "b\t ", "c\tno")], {"labels": ["yes", "no", ""]},
          "dev.tsv, line 3"),
         ([("train.tsv", "text\tlabel", "a\tno", "b\t-")], {"labels": ["no", "yes"]},
-         "train.tsv, line 3 ... '-'"),
+         "train.tsv, line 3 ... '-' ... --skip_other_labels"),
         ([("train.tsv", "text\tlabel", "a\tno", "b\t-")],
          {"labels": ["x", "y"], "skip_other_labels": True}, "train.tsv ... --labels=x,y"),
         ([("train.tsv", "text\tlabel", 'a\t["New York]', "b\t[x]")], {}, "train.tsv ... New York"),
@@ -491,10 +499,13 @@ def test_the_form_of_the_training_file_is_shown(tmp_path, tokenizer):
         (["nan", "good", "bad"], {}, "'nan' ... 1 ... --labels=bad,good --skip_other_labels"),
         (["-", "good", "bad"], {}, "'-' ... 1 ... --labels=bad,good --skip_other_labels"),
         (["nana", "good", "bad"], {}, None),
+        *((labels, {}, f"'{labels[0]}' ... 1 ... --labels={','.join(labels[1:])}")
+          for labels in (["-1", "0", "1", "2"], ["-1", "0"], ["-1.0", "a", "b"])),
+        (["-1", "0", "1"], {}, None), (["-2", "-1", "1", "2"], {}, None), (["-2", "5"], {}, None),
         (["x y", "y", "x y"], SEVERAL, "--multi_label ... train.csv"),
         (["x|y", "y"], SEVERAL, None),
     ],
-)
+)  # fmt: skip
 def test_labels_that_may_be_mistakes(labels, given, warning, tmp_path, tokenizer, capsys):
     read_own(tmp_path, tokenizer, ("train.csv", *labelled(*labels)), **given)
     out = capsys.readouterr().out
