@@ -5,7 +5,6 @@ import codecs
 import difflib
 import itertools
 import json
-import re
 import reprlib
 import sys
 import types
@@ -146,12 +145,16 @@ def read(lines, name, model, columns=None, header=None, delimiter=None, num_peek
             names = row
             _check_header(row, model, columns, place)
         else:
-            if is_first and header is None and not names and _looks_like_names(row, peeked, form):
-                print(
-                    f"Warning: {place} is predicted like the others, and may be a header: then "
-                    "give --header, or --text_column",
-                    file=sys.stderr,
-                )
+            if is_first and header is None and not names:
+                others = [
+                    line.decode(errors="replace").split(form.separator) for line in peeked[1:]
+                ]
+                if tables.may_be_names(row, others):
+                    print(
+                        f"Warning: {place} is predicted like the others, and may be a header: then "
+                        "give --header, or --text_column",
+                        file=sys.stderr,
+                    )
             is_empty = False
             yield check(_example(row, model, columns, names, form, place), model, place)
         is_first &= not row
@@ -236,21 +239,6 @@ def _is_json_value(lines, name, model, num_peeked):
         return False
     found, names = parse_json(start, name), {*model.inputs, *model.trained_columns.values()}
     return not any(isinstance(found.get(key), str) for key in names)
-
-
-def _looks_like_names(row, lines, form):
-    """Whether a row may have the names of the columns: it has single words, and others have texts.
-
-    Args:
-        row: list of str.
-        lines: list of bytes, the first lines of the file.
-        form: tables.Form.
-    """
-    if not all(re.fullmatch(r"[^\W\d][\w.-]*", cell.strip()) for cell in row):
-        return False
-    others = [line.decode(errors="replace").split(form.separator) for line in lines[1:]]
-    longest = sorted(max(len(cell.split()) for cell in cells) for cells in others)
-    return len(longest) > 1 and longest[len(longest) // 10] > 2
 
 
 def of_flags(typed, model):

@@ -553,6 +553,8 @@ def read_rows(task, data_dir, split):
     )
     if task.is_own:
         _check_texts(task, table)
+    if split == "test" and table.header is None and task.splits_with_header is None:
+        _check_no_header(task, table)
     if table.header is not None and not task.is_own:
         if labelled:
             has_columns = len(table.first) > max(columns)
@@ -573,7 +575,7 @@ def _shares_header(task, data_dir, split):
     Another split begins with the same text then, and goes on otherwise, and where there are labels,
     no other row has that of the header.
     """
-    if tables.names_in(task.text + task.label):
+    if tables.names_in(task.text):
         return False  # the names tell
     starts = {}
     for other in SPLITS:
@@ -591,12 +593,33 @@ def _shares_header(task, data_dir, split):
 
 def _has_label_of_header(task, rows):
     """Whether no other row has the label of the first one, if there are labels."""
-    labels = [row[column] for column in task.label[:1] for row in rows if column < len(row)]
+    labels = _first_labels(task, rows)
     if len(labels) < len(rows):
         return True
     if task.is_regression:
         return math.isnan(_number(labels[0]))
     return labels[0] not in {*labels[1:], *task.labels}
+
+
+def _first_labels(task, rows):
+    """Cells of the first label column in those of some rows that have it: list of str."""
+    numbers = [column for column in task.label[:1] if isinstance(column, int)]
+    return [row[number].strip() for number in numbers for row in rows if number < len(row)]
+
+
+def _check_no_header(task, table):
+    """Raises UserError if a test file alone seems to begin with a header: it would be predicted."""
+    rows = [row.cells for row in table.rows if any(row.cells)]
+    labels = _first_labels(task, rows)
+    are_labels = [_is_label(task, x) or x in label_lists.STAND_INS for x in labels]
+    first, *others = are_labels if len(labels) == len(rows) else [False]
+    if first:
+        return
+    if (others and all(others)) or tables.may_be_names(rows[0], rows[1:]):
+        raise UserError(
+            f"{table.rows[0].place}: this line seems to name the columns, which the training file "
+            "does not: remove it, or give --noheader if it is an example"
+        )
 
 
 def _check_texts(task, table):

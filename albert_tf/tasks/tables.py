@@ -426,6 +426,19 @@ def is_numbering(cells):
     return cells == [str(number) for number in range(len(cells))]
 
 
+def may_be_names(cells, others):
+    """Whether a row may have the names of the columns: it has single words, and others have texts.
+
+    Args:
+        cells: list of str.
+        others: list of lists of str, the cells of some other rows.
+    """
+    if not all(re.fullmatch(r"[^\W\d][\w.-]*", text.strip()) for text in cells):
+        return False
+    longest = sorted(max(len(text.split()) for text in row) for row in others)
+    return len(longest) > 1 and longest[len(longest) // 10] > 2
+
+
 def number_of(column, header, path, form=None):
     """Number of a column, which may be given by its name in the header: int.
 

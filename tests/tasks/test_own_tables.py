@@ -352,6 +352,18 @@ def test_examples_of_ones_own_files(files, given, left_out, read, tmp_path, toke
     assert (found["left_out"], found["other_labels"]) == left_out
 
 
+def test_a_header_where_the_training_names_only_the_label(tmp_path, tokenizer):
+    train, test = ("train.csv", "text,label", "a,x", "b,y"), ("test.csv", "text,id", "c,1")
+    _, examples, _ = read_own(tmp_path, tokenizer, train, test, text_column="0")
+    assert [example.text_a for example in examples] == ["c"]
+
+
+def test_a_line_that_is_no_header(tmp_path, tokenizer):
+    test = "test.csv", "text", "a dull film", "a good film"
+    given = NUMBERED | {"labels": ["x", "y"], "header": False}
+    assert len(read_own(tmp_path, tokenizer, test, **given)[1]) == 3
+
+
 @pytest.mark.parametrize("cell", ["-1", ""])
 @pytest.mark.parametrize("lowest", ["-1", "0"])
 def test_a_stand_in_may_be_a_class(cell, lowest, tmp_path, tokenizer):
@@ -406,6 +418,13 @@ def test_rows_stay_in_place_below_a_header_of_numbers(tmp_path, tokenizer):
         (["a,x", "b,y", "a,x"], ["c", "d"], ["c", "d"]),
         (["a,x", "b,y", "c,x"], ["a,x", "c,x"], ["a", "c"]),  # every other row
         (["yes,y", "no,x", "well,y"], ["yes", "perhaps"], ["yes", "perhaps"]),
+        # Nothing else tells that the line is an example.
+        (["a,x", "b,y", "a,x"], ["c,z", "d,x", "e,z"], ["c", "d", "e"]),
+        (
+            ["a,x", "b,y", "a,x"],
+            ["one", "a film that is dull", "one"],
+            ["one", "a film that is dull", "one"],
+        ),
     ],
 )
 def test_a_header_that_the_files_share(train, test, texts, tmp_path, tokenizer):
@@ -442,6 +461,12 @@ def test_a_header_that_the_files_share(train, test, texts, tmp_path, tokenizer):
         *(([("train.csv", *(f"{i},text {i},{i % 2}" for i in counted))],
            NUMBERED | {"label_column": "2"}, "train.csv ... 0 ... --text_column")
           for counted in ((0, 1, 2), (1, 2, 3), (1000, 1001, 1002), (3, 7, 8))),
+        # A header that only the test file has.
+        *(([("train.csv", "a,x", "b,y"), ("test.csv", *test)], NUMBERED | {"labels": ["x", "y"]},
+           "test.csv, line 1 ... --noheader")
+          for test in (["text,label", "a,x", "b,y"], ["text,label", "a,", "b,"],
+                       ["text,id", "a dull film,1", "a good film,2"],
+                       ["text", "a dull film", "a good film"])),
         # Separators that are longer, or stand in labels.
         *(([("train.csv", f"bad{mark}a", f"good{mark}b")], FIRST,
            f"train.csv ... 1 ... {name} ... --text_column")
