@@ -369,7 +369,7 @@ def _labels_in(task, table):
             f"{len(given)}, such as {reprlib.repr(given[0])}, so it does not hold classes. Give "
             f"another --label_column; {numbers}or all classes as --labels"
         )
-    _warn_of_labels(labels, given)
+    _warn_of_labels(labels, given, task.multi_label)
     if task.label_form and not task.label_form.separator:
         print(
             f"Warning: --multi_label, but no text of {table.path} has several labels: they would "
@@ -378,8 +378,8 @@ def _labels_in(task, table):
     return tuple(labels)
 
 
-def _warn_of_labels(labels, given):
-    """Prints warnings of labels that may be one, or none."""
+def _warn_of_labels(labels, given, multi_label):
+    """Prints warnings of labels that may be one, none, several or numbers."""
     counts = collections.Counter(given)
     spelt = collections.defaultdict(list)
     for label in labels:
@@ -404,6 +404,18 @@ def _warn_of_labels(labels, given):
             f"Warning: the label {label!r} of {counts[label]} rows may stand for a missing one: to "
             f"leave them out, give --labels={','.join(x for x in labels if x not in missing)} "
             "--skip_other_labels"
+        )
+    several = next((x for x in labels if label_lists.is_joined(x, {*labels})), None)
+    if several and not multi_label:
+        print(
+            f"Warning: the label {several!r} of {counts[several]} rows is a class of its own, and "
+            "its parts are others: if a text has several labels, give --multi_label"
+        )
+    fraction = next((label for label in labels if _number(label) % 1), None)
+    if fraction and all(map(math.isfinite, values)):
+        print(
+            f"Warning: the labels are numbers such as {fraction}, and each is a class of its own: "
+            "to predict numbers, give --regression"
         )
 
 

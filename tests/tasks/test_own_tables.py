@@ -527,12 +527,17 @@ def test_the_form_of_the_training_file_is_shown(tmp_path, tokenizer):
         *((labels, {}, f"'{labels[0]}' ... 1 ... --labels={','.join(labels[1:])}")
           for labels in (["-1", "0", "1", "2"], ["-1", "0"], ["-1.0", "a", "b"])),
         (["-1", "0", "1"], {}, None), (["-2", "-1", "1", "2"], {}, None), (["-2", "5"], {}, None),
-        (["x y", "y", "x y"], SEVERAL, "--multi_label ... train.csv"),
+        (["x y", "y", "x y"], SEVERAL, "--multi_label ... train.tsv"),
         (["x|y", "y"], SEVERAL, None),
+        (["2,25", "2", "25"], {}, "'2,25' ... 1 ... --multi_label"),
+        (["joy-love", "joy", "love"], {}, "'joy-love' ... 1 ... --multi_label"),
+        (["2,25", "2", "3"], {}, None),
+        (["1.25", "1", "2"], {}, "1.25 ... --regression"),
+        (["1.25", "1.0", "x"], {}, None), (["1.0", "2.0"], {}, None),
     ],
 )  # fmt: skip
 def test_labels_that_may_be_mistakes(labels, given, warning, tmp_path, tokenizer, capsys):
-    read_own(tmp_path, tokenizer, ("train.csv", *labelled(*labels)), **given)
+    read_own(tmp_path, tokenizer, ("train.tsv", *labelled(*labels, mark="\t")), **given)
     out = capsys.readouterr().out
     assert ("Warning" in out) == (warning is not None)
     assert_says(out, *([f"Warning ... {warning}"] if warning else []))
@@ -577,6 +582,15 @@ KNOWN = ("Food, drink", "Sport")
         (["sport/news", "sport", "news"], (), [["sport", "news"], ["sport"], ["news"]]),
         (["New York", "Rome"], (), [["New York"], ["Rome"]]),
         (["a,a,", "b"], (), [["a"], ["b"]]),
+        *(([f"x y{mark}z", "z"], (), [["x y", "z"], ["z"]]) for mark in "、，；｜،؛\n\t"),
+        (["joy-love", "joy", "love"], (), [["joy", "love"], ["joy"], ["love"]]),
+        (["e-mail", "mail"], (), [["e-mail"], ["mail"]]), (["18-25"], (), [["18-25"]]),
+        (["array([0, 1])", "array([2])"], (), [["0", "1"], ["2"]]),
+        (["array(['a', 'b c'], dtype=object)", ""], (), [["a", "b c"], []]),
+        (["tensor([0., 1., 1.])", "tensor([1., 1., 0.], device='cuda:0')"], (),
+         [["1", "2"], ["0", "1"]]),
+        (["tf.Tensor([0 1], shape=(2,), dtype=int32)"], (), [["0", "1"]]),
+        (["array (a)", "tensor(3)"], (), [["array (a)"], ["tensor(3)"]]),
         # Known labels decide.
         (["Food, drink;Sport", "Food, drink"], KNOWN, [[*KNOWN], ["Food, drink"]]),
         (["Food, drink"], KNOWN, [["Food, drink"]]),
