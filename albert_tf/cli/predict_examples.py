@@ -366,6 +366,9 @@ def _of_training(lines, name, model, delimiter):
 
     Returns:
         dict, as the columns of `read`; empty if they are not to be used.
+
+    Raises:
+        UserError: the training read text_pair before text, and the file has no other columns.
     """
     known, is_json = model.trained_columns, lines[0].lstrip().startswith(b"{")
     if "text" not in known:
@@ -386,6 +389,12 @@ def _of_training(lines, name, model, delimiter):
     if not numbers:
         return known
     if len(first) <= max(len(model.columns), *numbers):
+        if len(first) > 1 and [*known.values()] != sorted(numbers):
+            raise UserError(
+                f"{name}: {len(first)} columns, which may be text and text_pair, or these in the "
+                f"order of the training ({_shown(known)}): give --text_column and "
+                "--text_pair_column, or a first line with the names text and text_pair"
+            )
         return {}
     label = tables.column_of(model.of_training.get("label_column"))
     if isinstance(label, int):  # perhaps the last row is cut

@@ -284,6 +284,23 @@ def test_columns_of_the_training(content, flags, columns):
     assert found[0][1].get("id") == ("7" if "id" in flags else None)
 
 
+def test_two_texts_that_the_training_read_in_another_order():
+    flags = {"text_column": "2", "text_pair_column": "1", "label_column": "0"}
+    model = model_of("text", "text_pair", of_training=flags)
+
+    def texts(name, content, **given):
+        lines = content.encode().splitlines(keepends=True)
+        return [[*each[0].values()] for each in predict_examples.read(lines, name, model, **given)]
+
+    for name, content in (("in.csv", "title,a text\n"), ("in.txt", "title\ta text\n")):
+        with refuses("in. ... --text_column ... --text_pair_column"):
+            texts(name, content)
+    assert texts("in.csv", "3,title,a text\n") == [["a text", "title"]]
+    assert texts("in.csv", "text_pair,text\ntitle,a text\n") == [["a text", "title"]]
+    columns = {"text": "1", "text_pair": "0"}
+    assert texts("in.csv", "title,a text\n", columns=columns) == [["a text", "title"]]
+
+
 STARS = model_of("text", of_training={"text_column": "1", "label_column": "0"})
 STARS = STARS._replace(labels=("1", "2", "x y"))
 
