@@ -21,8 +21,8 @@ _NAMES |= {"\n": "line ends", "\t": "tabs"}
 _LIST = "[]"
 # A list as NumPy, PyTorch and TensorFlow show it.
 _CALL = re.compile(r"(?:\w+\.)?(?:array|[Tt]ensor|frozenset)\((\W.*?)(?:, \w+=.*)?\)", re.DOTALL)
-ONES = {"1", "1.0", "1.", "True", "true"}
-BITS = {"0", "0.0", "0.", "False", "false"} | ONES
+ONES = {"1", "1.0", "1.", "True", "true", "TRUE"}
+BITS = {"0", "0.0", "0.", "False", "false", "FALSE"} | ONES
 STAND_INS = {"", "-1"}  # for the labels of test files
 MISSING = {"nan", "na", "n/a", "<na>", "none", "null", "-", "?"}  # in small letters; perhaps none
 _EMPTY = {"", "set()", "nan", "None", "null"}  # certainly none, next to lists
@@ -181,15 +181,15 @@ def items_of(cell):
 
 
 def _are_one_hot(lists):
-    """Whether lists hold 0 or 1 for each class: all of one length, and no list of ids repeats one.
+    """Whether lists hold 0 or 1 for each of several classes: all of one length.
 
+    They may also be lists of ids, unless one is repeated in a list, or is a word such as True.
     Lists of decimals such as 1.0 count too.
     """
     values = {item for items in lists for item in items}
     lengths = {len(items) for items in lists if items}
-    return (
-        values <= BITS and len(lengths) == 1 and any(len({*items}) < len(items) for items in lists)
-    )
+    are_no_ids = any(map(str.isalpha, values)) or any(len({*x}) < len(x) for x in lists)
+    return values <= BITS and len(lengths) == 1 and lengths != {1} and are_no_ids
 
 
 def _of_one_hot(lists, known):

@@ -359,6 +359,10 @@ def read_columns(
         left_out = next((place for place, (_, cells) in enumerate(table) if cells), 0)
         table = table[left_out:]
     first = [cell.strip() for cell in table[0][1]]
+    filled = [cells for _, cells in table[1:] if cells]
+    if names and {*map(len, filled)} == {len(first) + 1}:  # R writes no name for numbers of rows
+        is_of_r = [cells[0] for cells in filled] == [str(n + 1) for n in range(len(filled))]
+        first = [""] * is_of_r + first
     if not form.separator:
         has_header = True
     elif has_header is None:
@@ -399,6 +403,11 @@ def _rows_of(path, columns, delimiter, quoted_tabs):
     table = [*rows(lines, path, form)] if form.separator else _objects(content, lines, path)
     if not table:
         raise UserError(f"{path} holds no example")
+    if re.match(r"__label__\S+ +\S", "".join(table[0][1][:1])):
+        raise UserError(
+            f"{path}: the labels stand before the text, as for fastText: write a tab in place of "
+            "the space between labels and text"
+        )
     if quoted_tabs:  # spreadsheets write separators alone for rows without content
         table = [(line, cells if any(map(str.strip, cells)) else []) for line, cells in table]
     return form, table
@@ -458,7 +467,7 @@ def number_of(column, header, path, form=None):
         raise UserError(
             f"{path}: {state} {column!r} in its header; there are {', '.join(map(repr, header))}"
             f"{f', with {form}' if form else ''}. --text_column, --label_column and so on name the "
-            "columns"
+            "columns, --delimiter the separator"
         )
     return header.index(column)
 
@@ -593,7 +602,8 @@ def rows(lines, name, form):
             number = reader.line_num + first
     except csv.Error as error:
         raise UserError(
-            f"{name}, line {number}: the row is not valid CSV: {error}. The file is read with "
+            f"{name}, line {number}: the row is not valid CSV: {error}. In a cell in quotes, a "
+            'quote is written twice, as "", and not as \\". The file is read with '
             f"{form}; run_classifier.py and predict.py take another --delimiter"
         ) from error
 

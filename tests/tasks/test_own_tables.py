@@ -114,6 +114,10 @@ BOTH = [("a, b", "x"), ("c, d", "y")]
          [('"a" is b', "x"), ('"c"', "y")]),
         ("a.tsv", ["text\tlabel", '"c"\ty', 'd "e\tx', "f, g\tx"], ("text", "label"), "\t",
          [('"c"', "y"), ('d "e', "x"), ("f, g", "x")]),
+        # R writes no name above the numbers of the rows.
+        *(("a.csv", [mark.join(row) for row in (['"text"', '"label"'], ['"1"', '"a, b"', '"x"'],
+                                                ['"2"', '"c, d"', '"y"'])],
+           ("text", "label"), mark, BOTH) for mark in ",\t;"),
         # What somebody says may go on in the next row, or the next column.
         ("a.tsv", ['1\t"We left.\tA', '2\tNobody saw us."\tB', "3\tplain\tA"], (1, 2), "\t",
          [('"We left.', "A"), ('Nobody saw us."', "B"), ("plain", "A")]),
@@ -139,6 +143,8 @@ def test_separators_and_quotes_are_recognised(name, lines, columns, separator, v
 def test_a_given_separator(tmp_path):
     found = table_of(tmp_path, ["a;1,2", "b;1,3"], (0, 1), delimiter=",")
     assert (found.form.separator, values_of(found)) == (",", [("a;1", "2"), ("b;1", "3")])
+    lines = ['"text" "label"', '"1" "a, b" "x"', '"2" "c, d" "y"']  # of R's write.table
+    assert values_of(table_of(tmp_path, lines, delimiter=" ")) == BOTH
     assert [*map(tables.parse_delimiter, ("tab", "\\t", "semicolon", "|", "", None))] == [
         "\t", "\t", ";", "|", None, None,
     ]  # fmt: skip
@@ -244,6 +250,12 @@ def test_tables_of_json(content, columns, values, tmp_path):
         ("a.csv", b'text,label\n"two\nlines",\xff\n', (0,), "a.csv, line 3 ... UTF-8"),
         ("a.csv", ["text,label", "a,b", '"open,c', "d,e"], (0,), "a.csv, line 3 ... CSV"),
         ("a.csv", b"PK\x03\x04" + bytes(100), ("text",), "a.csv ... ZIP ... CSV"),
+        ("a.csv", ["text,label", "1,a,x", "1,b,y"], ("text",), "a.csv, line 2 ... 3 ... 2"),
+        # Quotes as Spark and MySQL write them, labels of fastText, spaces between columns.
+        ("a.csv", ["text,label", r'"a \"b\", c",x'], ("text",), 'a.csv, line 2 ... "" ... \\"'),
+        *((name, ["__label__a he said no", "__label__b well"], columns, f"{name} ... fastText")
+          for name in ("a.csv", "a.tsv") for columns in ((1, 0), ("text", "label"))),
+        ("a.tsv", ['"text" "label"', '"1" "a" "x"'], ("text",), "a.tsv ... 'text' ... --delimiter"),
         # Files of Excel that were joined.
         *(("a.csv", f"\ufeff{header}\na,x\n\ufeff{header}\nb,y\n".encode(), ("text", "label"),
            "a.csv, line 3 ... repeated") for header in ("text,label", '"text","label"')),
@@ -339,7 +351,7 @@ def test_labels_of_ones_own_files(name, lines, given, labels, read, tmp_path, to
         ([("train.csv", "text;label", "a;x,y", "b;x,z", "c;", "d;y")],
          SEVERAL | {"labels": ["x", "y"], "skip_other_labels": True}, (0, 1),
          [("train-1", "a", ["x", "y"]), ("train-3", "c", []), ("train-4", "d", ["y"])]),
-        ([("train.csv", "text,a,b", "t,1.,0.", "u,true,false")], SEVERAL | {"label_column": "a,b"},
+        ([("train.csv", "text,a,b", "t,1.,0.", "u,true,FALSE")], SEVERAL | {"label_column": "a,b"},
          (0, 0), [("train-1", "t", ["a"]), ("train-2", "u", ["a"])]),
     ],
     ids=[
@@ -600,6 +612,8 @@ KNOWN = ("Food, drink", "Sport")
         (['["\\ud83d\\ude00 joy"]', "[]"], (), [["\U0001f600 joy"], []]),
         (['["a", "b"]', "nan", "c", '["c"]', "set()"], (), [["a", "b"], [], ["c"], ["c"], []]),
         (["[true, false]", "[false, false]"], (), [["0"], []]),
+        (["[TRUE, FALSE]", "[FALSE, TRUE]"], (), [["0"], ["1"]]),
+        (["[True]", "[False]"], (), [["True"], ["False"]]),
         (["[1. 0. 1.]", "[0. 0. 1.]"], (), [["0", "2"], ["2"]]),
         (["[np.int64(3), np.int64(5)]"], (), [["3", "5"]]),
         (["[it's, b]"], (), [["it's", "b"]]),
