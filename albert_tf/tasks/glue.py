@@ -629,8 +629,9 @@ def _check_no_header(task, table):
         return
     if (others and all(others)) or tables.may_be_names(rows[0], rows[1:]):
         raise UserError(
-            f"{table.rows[0].place}: this line seems to name the columns, which the training file "
-            "does not: remove it, or give --noheader if it is an example"
+            f"{table.rows[0].place}: this line seems to name the columns, but the files have no "
+            "header in common: remove it, or give --header if all files have one, --noheader if "
+            "it is an example"
         )
 
 

@@ -403,7 +403,7 @@ def _rows_of(path, columns, delimiter, quoted_tabs):
     table = [*rows(lines, path, form)] if form.separator else _objects(content, lines, path)
     if not table:
         raise UserError(f"{path} holds no example")
-    if re.match(r"__label__\S+ +\S", "".join(table[0][1][:1])):
+    if quoted_tabs and re.match(r"__label__\S+ +\S", "".join(table[0][1][:1])):
         raise UserError(
             f"{path}: the labels stand before the text, as for fastText: write a tab in place of "
             "the space between labels and text"

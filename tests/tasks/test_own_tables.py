@@ -475,7 +475,7 @@ def test_a_header_that_the_files_share(train, test, texts, tmp_path, tokenizer):
           for counted in ((0, 1, 2), (1, 2, 3), (1000, 1001, 1002), (3, 7, 8))),
         # A header that only the test file has.
         *(([("train.csv", "a,x", "b,y"), ("test.csv", *test)], NUMBERED | {"labels": ["x", "y"]},
-           "test.csv, line 1 ... --noheader")
+           "test.csv, line 1 ... --header ... --noheader")
           for test in (["text,label", "a,x", "b,y"], ["text,label", "a,", "b,"],
                        ["text,id", "a dull film,1", "a good film,2"],
                        ["text", "a dull film", "a good film"])),
