@@ -259,6 +259,7 @@ def of_checkpoint(loaded, embeddings, of_training=None):
         fewest_options=num_options and 2,
         is_of_words=loaded.task == options.OF_WORDS,
         of_training=of_training or {},
+        labels=loaded.labels,
     )
 
 

@@ -5,7 +5,6 @@ import codecs
 import difflib
 import itertools
 import json
-import re
 import reprlib
 import sys
 import types
@@ -44,6 +43,7 @@ class Model(NamedTuple):
         fewest_options: int, options that a question needs; None for `num_options`.
         is_of_words: bool, whether the model labels the words of a text.
         of_training: dict of the flags of the training, some of which tell how its files are read.
+        labels: tuple of str, the classes of the model; None if it has none.
     """
 
     inputs: tuple
@@ -54,6 +54,7 @@ class Model(NamedTuple):
     fewest_options: int | None = None
     is_of_words: bool = False
     of_training: Mapping = types.MappingProxyType({})
+    labels: tuple | None = None
 
     @property
     def columns(self):
@@ -144,12 +145,16 @@ def read(lines, name, model, columns=None, header=None, delimiter=None, num_peek
             names = row
             _check_header(row, model, columns, place)
         else:
-            if is_first and header is None and not names and _looks_like_names(row, peeked, form):
-                print(
-                    f"Warning: {place} is predicted like the others, and may be a header: then "
-                    "give --header, or --text_column",
-                    file=sys.stderr,
-                )
+            if is_first and header is None and not names:
+                others = [
+                    line.decode(errors="replace").split(form.separator) for line in peeked[1:]
+                ]
+                if tables.may_be_names(row, others):
+                    print(
+                        f"Warning: {place} is predicted like the others, and may be a header: then "
+                        "give --header, or --text_column",
+                        file=sys.stderr,
+                    )
             is_empty = False
             yield check(_example(row, model, columns, names, form, place), model, place)
         is_first &= not row
@@ -234,21 +239,6 @@ def _is_json_value(lines, name, model, num_peeked):
         return False
     found, names = parse_json(start, name), {*model.inputs, *model.trained_columns.values()}
     return not any(isinstance(found.get(key), str) for key in names)
-
-
-def _looks_like_names(row, lines, form):
-    """Whether a row may have the names of the columns: it has single words, and others have texts.
-
-    Args:
-        row: list of str.
-        lines: list of bytes, the first lines of the file.
-        form: tables.Form.
-    """
-    if not all(re.fullmatch(r"[^\W\d][\w.-]*", cell.strip()) for cell in row):
-        return False
-    others = [line.decode(errors="replace").split(form.separator) for line in lines[1:]]
-    longest = sorted(max(len(cell.split()) for cell in cells) for cells in others)
-    return len(longest) > 1 and longest[len(longest) // 10] > 2
 
 
 def of_flags(typed, model):
@@ -371,10 +361,14 @@ def _are_labelled(rows):
 def _of_training(lines, name, model, delimiter):
     """The columns that the training read, if the file has them.
 
-    A file that names the usual columns, and has no label, has its own.
+    A file that names the usual columns, and has no label, has its own. Where numbers give the
+    columns, commas and the like separate them only if labels show it: a text has commas too.
 
     Returns:
         dict, as the columns of `read`; empty if they are not to be used.
+
+    Raises:
+        UserError: the training read text_pair before text, and the file has no other columns.
     """
     known, is_json = model.trained_columns, lines[0].lstrip().startswith(b"{")
     if "text" not in known:
@@ -385,14 +379,37 @@ def _of_training(lines, name, model, delimiter):
         given = tables.parse_delimiter(delimiter or model.of_training.get("delimiter"))
         form = _find_form(lines, name, model, [*known.values()], given)
         texts = [line.decode(errors="replace") for line in lines[form.has_hint :]]
-        first = [cell.strip() for cell in next(tables.csv_rows(texts, form), [])]
+        rows = [[*map(str.strip, row)] for row in tables.csv_rows(texts, form)] or [[]]
+        first = rows[0]
     names = {*tables.names_in(known.values())}
     numbers = {*known.values()} - names
     is_usual = {*model.required} <= {*first} and model.of_training.get("label_column") not in first
     if not names <= {*first} or (is_usual and names <= {*known}) or (numbers and is_json):
         return {}
-    is_wide = len(first) > max([len(model.columns), *numbers])
-    return known if is_wide or not numbers else {}
+    if not numbers:
+        return known
+    if len(first) <= max(len(model.columns), *numbers):
+        if len(first) > 1 and [*known.values()] != sorted(numbers):
+            raise UserError(
+                f"{name}: {len(first)} columns, which may be text and text_pair, or these in the "
+                f"order of the training ({_shown(known)}): give --text_column and "
+                "--text_pair_column, or a first line with the names text and text_pair"
+            )
+        return {}
+    label = tables.column_of(model.of_training.get("label_column"))
+    if isinstance(label, int):  # perhaps the last row is cut
+        cells = {row[label] if label < len(row) else "" for row in rows[:-1] or rows}
+        has_labels = not form.spaced and cells <= {*(model.labels or ())}
+    else:
+        has_labels = label in first
+    if has_labels or delimiter or form.separator == "\t" or name.endswith(".csv"):
+        return known
+    print(
+        f"{name}: each line is a text. With {form}, column {label} has no labels of the model, as "
+        f"it had in the training; --delimiter={form.separator} reads these columns all the same",
+        file=sys.stderr,
+    )
+    return {}
 
 
 def _peek(lines, count):

@@ -369,7 +369,7 @@ def _labels_in(task, table):
             f"{len(given)}, such as {reprlib.repr(given[0])}, so it does not hold classes. Give "
             f"another --label_column; {numbers}or all classes as --labels"
         )
-    _warn_of_labels(labels, given)
+    _warn_of_labels(labels, given, task.multi_label)
     if task.label_form and not task.label_form.separator:
         print(
             f"Warning: --multi_label, but no text of {table.path} has several labels: they would "
@@ -378,8 +378,8 @@ def _labels_in(task, table):
     return tuple(labels)
 
 
-def _warn_of_labels(labels, given):
-    """Prints warnings of labels that may be one, or none."""
+def _warn_of_labels(labels, given, multi_label):
+    """Prints warnings of labels that may be one, none, several or numbers."""
     counts = collections.Counter(given)
     spelt = collections.defaultdict(list)
     for label in labels:
@@ -392,13 +392,31 @@ def _warn_of_labels(labels, given):
                 f"Warning: the labels {' and '.join(alike)} are different classes: if they are "
                 "one, write them alike"
             )
-    for label in labels:
-        if label.casefold() in label_lists.MISSING:
-            others = ",".join(x for x in labels if x.casefold() not in label_lists.MISSING)
-            print(
-                f"Warning: the label {label!r} of {counts[label]} rows may stand for a missing "
-                f"one: to leave them out, give --labels={others} --skip_other_labels"
-            )
+    values = [*map(_number, labels)]
+    has_minus = -1 in values and {*values} != {-value for value in values}  # no scale such as -1, 1
+    missing = [
+        label
+        for label in labels
+        if label.casefold() in label_lists.MISSING or (has_minus and _number(label) == -1)
+    ]
+    for label in missing:
+        print(
+            f"Warning: the label {label!r} of {counts[label]} rows may stand for a missing one: to "
+            f"leave them out, give --labels={','.join(x for x in labels if x not in missing)} "
+            "--skip_other_labels"
+        )
+    several = next((x for x in labels if label_lists.is_joined(x, {*labels})), None)
+    if several and not multi_label:
+        print(
+            f"Warning: the label {several!r} of {counts[several]} rows is a class of its own, and "
+            "its parts are others: if a text has several labels, give --multi_label"
+        )
+    fraction = next((label for label in labels if _number(label) % 1), None)
+    if fraction and all(map(math.isfinite, values)):
+        print(
+            f"Warning: the labels are numbers such as {fraction}, and each is a class of its own: "
+            "to predict numbers, give --regression"
+        )
 
 
 # === Reading ===
@@ -501,7 +519,7 @@ def test_labels(task, table, normalize):
         return None
     cells = [[row.cells[n] for n in numbers] for row in table.rows]
     given = {label.strip() for labels in cells for label in labels}
-    if given <= label_lists.STAND_INS:
+    if given <= label_lists.STAND_INS - {*(task.labels or ())}:
         return None
     try:
         pairs = zip(table.rows, cells, strict=True)
@@ -547,6 +565,8 @@ def read_rows(task, data_dir, split):
     )
     if task.is_own:
         _check_texts(task, table)
+    if split == "test" and table.header is None and task.splits_with_header is None:
+        _check_no_header(task, table)
     if table.header is not None and not task.is_own:
         if labelled:
             has_columns = len(table.first) > max(columns)
@@ -567,7 +587,7 @@ def _shares_header(task, data_dir, split):
     Another split begins with the same text then, and goes on otherwise, and where there are labels,
     no other row has that of the header.
     """
-    if tables.names_in(task.text + task.label):
+    if tables.names_in(task.text):
         return False  # the names tell
     starts = {}
     for other in SPLITS:
@@ -585,7 +605,7 @@ def _shares_header(task, data_dir, split):
 
 def _has_label_of_header(task, rows):
     """Whether no other row has the label of the first one, if there are labels."""
-    labels = [row[column] for column in task.label[:1] for row in rows if column < len(row)]
+    labels = _first_labels(task, rows)
     if len(labels) < len(rows):
         return True
     if task.is_regression:
@@ -593,13 +613,52 @@ def _has_label_of_header(task, rows):
     return labels[0] not in {*labels[1:], *task.labels}
 
 
-def _check_texts(task, table):
-    """Raises UserError if a column holds no texts: it counts the rows, or has lists in JSON.
+def _first_labels(task, rows):
+    """Cells of the first label column in those of some rows that have it: list of str."""
+    numbers = [column for column in task.label[:1] if isinstance(column, int)]
+    return [row[number].strip() for number in numbers for row in rows if number < len(row)]
 
-    Some numbers may be missing, as after rows of pandas were dropped.
+
+def _check_no_header(task, table):
+    """Raises UserError if a test file alone seems to begin with a header: it would be predicted."""
+    rows = [row.cells for row in table.rows if any(row.cells)]
+    labels = _first_labels(task, rows)
+    are_labels = [_is_label(task, x) or x in label_lists.STAND_INS for x in labels]
+    first, *others = are_labels if len(labels) == len(rows) else [False]
+    if first:
+        return
+    if (others and all(others)) or tables.may_be_names(rows[0], rows[1:]):
+        raise UserError(
+            f"{table.rows[0].place}: this line seems to name the columns, but the files have no "
+            "header in common: remove it, or give --header if all files have one, --noheader if "
+            "it is an example"
+        )
+
+
+def _check_texts(task, table):
+    """Raises UserError if a column holds no texts: it counts the rows, is empty, or has lists.
+
+    Some numbers may be missing, as after rows of pandas were dropped. A seldom separator may also
+    stand in a label, as in `DESC:manner How did it happen?`, whose second part would give it away.
     """
+    is_seldom = table.form.separator not in ["", task.delimiter, *tables.SEPARATORS]
     for place, column in enumerate(task.text):
         texts = [row.values[place].strip() for row in table.rows]
+        if place == 0 and not any(texts):
+            raise UserError(
+                f"{table.path}: column {column!r} is empty in all rows. The file is read with "
+                f"{table.form}: give another --text_column, or write one character, such as a tab, "
+                "in place of separators such as ||| or ::"
+            )
+        words = [text.split()[0] for text in texts if " " in text]
+        is_after_label = table.header is None and column - 1 in task.label
+        if is_seldom and is_after_label and len({*words}) < len(words) / 2:
+            raise UserError(
+                f"{table.path}: few words begin all texts of column {column}, such as "
+                f"{reprlib.repr(words[0])}, so they may belong to the label. The file is read with "
+                f"{table.form}: write a tab between label and text, or give "
+                f"--delimiter={table.form.separator} if this is right"
+            )
         if not table.form.separator and all(t[:1] + t[-1:] == "[]" for t in texts):
             raise UserError(
                 f"{table.path}: column {column!r} holds lists, such as {reprlib.repr(texts[0])}, "
@@ -639,6 +698,7 @@ def labels_of(task, rows, normalize, skip_others=False):
                 f"{row.place}: unknown label {reprlib.repr(other)}; known are "
                 f"{', '.join(task.labels[:_MOST_SHOWN])}{f' and {more} more' if more > 0 else ''}. "
                 "Correct the label, or give all classes as --labels"
+                f"{'; --skip_other_labels leaves out the rows of others' * task.is_own}"
             )
         known = labels if task.multi_label else labels[0]
         labels_of_rows.append(known if other is None else None)

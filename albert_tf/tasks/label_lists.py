@@ -13,12 +13,16 @@ from typing import NamedTuple
 from albert_tf.errors import UserError
 from albert_tf.options import LABEL_SEPARATOR
 
-_ALWAYS = (LABEL_SEPARATOR, ";", ",")  # one that occurs separates labels
-_PERHAPS = ("/", "&", "+", "#", " ")  # if all parts occur as labels of their own, or are numbers
+_ALWAYS = (LABEL_SEPARATOR, ";", ",", *"、，；｜،؛\n\t")  # one that occurs separates labels
+# If all parts occur as labels of their own, or are numbers; numbers with a hyphen are a range.
+_PERHAPS = ("/", "&", "+", "#", "-", " ")
 _NAMES = {LABEL_SEPARATOR: "vertical bars", ";": "semicolons", ",": "commas", " ": "spaces"}
+_NAMES |= {"\n": "line ends", "\t": "tabs"}
 _LIST = "[]"
-ONES = {"1", "1.0", "1.", "True", "true"}
-BITS = {"0", "0.0", "0.", "False", "false"} | ONES
+# A list as NumPy, PyTorch and TensorFlow show it.
+_CALL = re.compile(r"(?:\w+\.)?(?:array|[Tt]ensor|frozenset)\((\W.*?)(?:, \w+=.*)?\)", re.DOTALL)
+ONES = {"1", "1.0", "1.", "True", "true", "TRUE"}
+BITS = {"0", "0.0", "0.", "False", "false", "FALSE"} | ONES
 STAND_INS = {"", "-1"}  # for the labels of test files
 MISSING = {"nan", "na", "n/a", "<na>", "none", "null", "-", "?"}  # in small letters; perhaps none
 _EMPTY = {"", "set()", "nan", "None", "null"}  # certainly none, next to lists
@@ -54,7 +58,7 @@ def find_form(cells, known=()):
         known: sequence of str, all classes in the order of their ids, if they are known. A
             separator by which all labels are known comes first.
     """
-    cells = [cell.strip() for cell in cells]
+    cells = [*map(_bare, cells)]
     filled = [cell for cell in cells if cell]
     labelled = [cell for cell in filled if cell not in _EMPTY]
     if sum(map(_is_list, labelled)) * 2 > len(labelled):
@@ -84,7 +88,7 @@ def split(cells, form, known=()):
         UserError: a label is a list or an object, or lists of 0 and 1 have not one entry for each
             class.
     """
-    lists = _lists([cell.strip() for cell in cells], form.separator)
+    lists = _lists([*map(_bare, cells)], form.separator)
     if form.is_one_hot:
         return _of_one_hot(lists, known)
     lists = [[*dict.fromkeys(filter(None, items))] for items in lists]
@@ -92,6 +96,19 @@ def split(cells, form, known=()):
     if nested and form.separator == _LIST:
         raise UserError(f"a label is {nested[0]}: write each label as a text or a number")
     return lists
+
+
+def _bare(cell):
+    """A cell without space around it, and without the name of the type of a list."""
+    cell = cell.strip()
+    call = _CALL.fullmatch(cell)
+    return call[1] if call else cell
+
+
+def is_joined(label, labels):
+    """Whether a label consists of several others, a set of str, with a separator between them."""
+    parts = (split([label], Form(mark))[0] for mark in _ALWAYS + _PERHAPS)
+    return any(len(each) > 1 and {*each} <= labels for each in parts)
 
 
 def _is_list(cell):
@@ -117,6 +134,7 @@ def only_ones(cells):
     Raises:
         UserError: all cells hold lists, and one has not one label or cannot be read.
     """
+    cells = [*map(_bare, cells)]
     filled = [cell for cell in cells if cell]
     if not filled or not all(cell[0] == "[" and cell[-1] == "]" for cell in filled):
         return cells
@@ -134,7 +152,8 @@ def _separates(mark, cells):
     several = split([cell for cell in cells if mark in cell], Form(mark))
     alone = {cell for cell in cells if mark not in cell}
     parts = {part for parts in several for part in parts}
-    return bool(several) and (parts <= alone or all(part.isdecimal() for part in parts))
+    are_ids = mark != "-" and all(part.isdecimal() for part in parts)
+    return bool(several) and (parts <= alone or are_ids)
 
 
 def items_of(cell):
@@ -162,15 +181,15 @@ def items_of(cell):
 
 
 def _are_one_hot(lists):
-    """Whether lists hold 0 or 1 for each class: all of one length, and no list of ids repeats one.
+    """Whether lists hold 0 or 1 for each of several classes: all of one length.
 
+    They may also be lists of ids, unless one is repeated in a list, or is a word such as True.
     Lists of decimals such as 1.0 count too.
     """
     values = {item for items in lists for item in items}
     lengths = {len(items) for items in lists if items}
-    return (
-        values <= BITS and len(lengths) == 1 and any(len({*items}) < len(items) for items in lists)
-    )
+    are_no_ids = any(map(str.isalpha, values)) or any(len({*x}) < len(x) for x in lists)
+    return values <= BITS and len(lengths) == 1 and lengths != {1} and are_no_ids
 
 
 def _of_one_hot(lists, known):

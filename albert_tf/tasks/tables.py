@@ -194,7 +194,9 @@ def _is_json(content, path):
 def _has_quoted_cells(content):
     """Whether tab-separated cells stand in quotes where they must, as pandas and Excel write them.
 
-    Then no other cell has a quote, and one in quotes needs them, or all texts have them.
+    Then no other cell has a quote, and one in quotes needs them, or all texts have them. A tab or
+    line end in quotes makes lines too long or short: where there are none, sentences that somebody
+    says stand in several rows, and the quotes belong to them.
     """
     if b'"' not in content:
         return False
@@ -205,6 +207,10 @@ def _has_quoted_cells(content):
             return False
         end = match.end()
         cells[match[1].startswith(b'"')].append(match[1].strip())
+    cut = sum(b"\t" in cell or b"\n" in cell for cell in cells[True])
+    tabs = [line.count(b"\t") for line in content.split(b"\n") if line.strip()]
+    if tabs[0] and sum(count != tabs[0] for count in tabs) < cut / 2:
+        return False
     needed = (b'"', b"\t", b"\n")
     others = b"\n".join(cells[False])
     return (
@@ -228,7 +234,7 @@ def first_rows(path, columns, delimiter=None):
     from albert_tf.corpus import unpacking
 
     lines = unpacking.lines(path)
-    content = b"".join(itertools.islice(lines, _SAMPLE_LINES)).removeprefix(codecs.BOM_UTF8)
+    content = b"".join(itertools.islice(lines, _SAMPLE_LINES))
     for line in itertools.islice(lines, _SAMPLE_LINES):  # up to the end of a cell in quotes
         if content.count(b'"') % 2 == 0:
             break
@@ -242,9 +248,11 @@ def first_rows(path, columns, delimiter=None):
 
 
 def _prepared(content, path, columns, delimiter, quoted_tabs=True):
-    """The Form of a file, and its content with line feeds and without comments."""
+    """The Form of a file; and its content with line feeds, no comments and no byte order marks."""
     if b"\n" not in content:  # lines of old spreadsheets end in a carriage return
         content = content.replace(b"\r", b"\n")
+    if quoted_tabs:  # files of Excel that were joined have such marks between them
+        content = re.sub(rb"^" + codecs.BOM_UTF8, b"", content, flags=re.MULTILINE)
     content = _without_comments(content, columns)
     return find_form(content.lstrip(b"\r\n"), path, columns, delimiter, quoted_tabs), content
 
@@ -350,7 +358,11 @@ def read_columns(
     if names:  # nothing before a header is a row
         left_out = next((place for place, (_, cells) in enumerate(table) if cells), 0)
         table = table[left_out:]
-    first = [cell.strip().removeprefix("\ufeff") for cell in table[0][1]]
+    first = [cell.strip() for cell in table[0][1]]
+    filled = [cells for _, cells in table[1:] if cells]
+    if names and {*map(len, filled)} == {len(first) + 1}:  # R writes no name for numbers of rows
+        is_of_r = [cells[0] for cells in filled] == [str(n + 1) for n in range(len(filled))]
+        first = [""] * is_of_r + first
     if not form.separator:
         has_header = True
     elif has_header is None:
@@ -391,6 +403,11 @@ def _rows_of(path, columns, delimiter, quoted_tabs):
     table = [*rows(lines, path, form)] if form.separator else _objects(content, lines, path)
     if not table:
         raise UserError(f"{path} holds no example")
+    if quoted_tabs and re.match(r"__label__\S+ +\S", "".join(table[0][1][:1])):
+        raise UserError(
+            f"{path}: the labels stand before the text, as for fastText: write a tab in place of "
+            "the space between labels and text"
+        )
     if quoted_tabs:  # spreadsheets write separators alone for rows without content
         table = [(line, cells if any(map(str.strip, cells)) else []) for line, cells in table]
     return form, table
@@ -418,6 +435,19 @@ def is_numbering(cells):
     return cells == [str(number) for number in range(len(cells))]
 
 
+def may_be_names(cells, others):
+    """Whether a row may have the names of the columns: it has single words, and others have texts.
+
+    Args:
+        cells: list of str.
+        others: list of lists of str, the cells of some other rows.
+    """
+    if not all(re.fullmatch(r"[^\W\d][\w.-]*", text.strip()) for text in cells):
+        return False
+    longest = sorted(max(len(text.split()) for text in row) for row in others)
+    return len(longest) > 1 and longest[len(longest) // 10] > 2
+
+
 def number_of(column, header, path, form=None):
     """Number of a column, which may be given by its name in the header: int.
 
@@ -437,7 +467,7 @@ def number_of(column, header, path, form=None):
         raise UserError(
             f"{path}: {state} {column!r} in its header; there are {', '.join(map(repr, header))}"
             f"{f', with {form}' if form else ''}. --text_column, --label_column and so on name the "
-            "columns"
+            "columns, --delimiter the separator"
         )
     return header.index(column)
 
@@ -572,7 +602,8 @@ def rows(lines, name, form):
             number = reader.line_num + first
     except csv.Error as error:
         raise UserError(
-            f"{name}, line {number}: the row is not valid CSV: {error}. The file is read with "
+            f"{name}, line {number}: the row is not valid CSV: {error}. In a cell in quotes, a "
+            'quote is written twice, as "", and not as \\". The file is read with '
             f"{form}; run_classifier.py and predict.py take another --delimiter"
         ) from error
 

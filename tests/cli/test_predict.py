@@ -284,6 +284,54 @@ def test_columns_of_the_training(content, flags, columns):
     assert found[0][1].get("id") == ("7" if "id" in flags else None)
 
 
+def test_two_texts_that_the_training_read_in_another_order():
+    flags = {"text_column": "2", "text_pair_column": "1", "label_column": "0"}
+    model = model_of("text", "text_pair", of_training=flags)
+
+    def texts(name, content, **given):
+        lines = content.encode().splitlines(keepends=True)
+        return [[*each[0].values()] for each in predict_examples.read(lines, name, model, **given)]
+
+    for name, content in (("in.csv", "title,a text\n"), ("in.txt", "title\ta text\n")):
+        with refuses("in. ... --text_column ... --text_pair_column"):
+            texts(name, content)
+    assert texts("in.csv", "3,title,a text\n") == [["a text", "title"]]
+    assert texts("in.csv", "text_pair,text\ntitle,a text\n") == [["a text", "title"]]
+    columns = {"text": "1", "text_pair": "0"}
+    assert texts("in.csv", "title,a text\n", columns=columns) == [["a text", "title"]]
+
+
+STARS = model_of("text", of_training={"text_column": "1", "label_column": "0"})
+STARS = STARS._replace(labels=("1", "2", "x y"))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "texts"),
+    [
+        # A text has commas, colons and semicolons: only labels show that these are columns.
+        ("in.txt", "The plot was dull, but good\n", ["The plot was dull, but good"]),
+        ("in.txt", "At 12:30 he left, tired\nSo what\n", ["At 12:30 he left, tired", "So what"]),
+        ("in.txt", "3: good film\n", ["3: good film"]),
+        ("in.txt", "1: good film\n2: dull film\n", ["1: good film", "2: dull film"]),
+        ("in.txt", "1, 2, and so on\n", ["1, 2, and so on"]),
+        ("in.txt", "A dull film,1\n", ["A dull film,1"]),
+        ("in.txt", "2,good film\nx y,dull film\n", ["good film", "dull film"]),
+        ("in.txt", '1;"so; what"\n', ["so; what"]),
+        ("in.txt", "?\tgood film\n", ["good film"]),
+        ("in.csv", "7,good film\n8,dull film\n", ["good film", "dull film"]),
+    ],
+)
+def test_a_line_is_a_text_unless_labels_show_columns(name, content, texts, capsys):
+    lines = content.encode().splitlines(keepends=True)
+    for count in {1, len(lines)}:
+        found = [*predict_examples.read(lines, name, STARS, num_peeked=count)]
+        assert [example[0]["text"] for example in found] == texts
+    is_cut = texts[0] != content.split("\n")[0]
+    assert ("--delimiter=" in capsys.readouterr().err) != is_cut
+    (given,) = predict_examples.read([b"7,good"], "in.txt", STARS, delimiter=",")
+    assert given[0] == {"text": "good"}
+
+
 @pytest.mark.parametrize(
     ("name", "content", "columns", "texts"),
     [
@@ -300,6 +348,7 @@ def test_columns_of_the_training(content, flags, columns):
         ("in.json", '{"text": "a b", "entities": [{"s": 1}]}', {}, ["a b"]),
         ("in.jsonl", '{"body": "a b", "of": [{"s": 1}]}', {"text_column": "body"}, ["a b"]),
         ("in.csv", "text\na\n\nb\n", {}, ["a", None, "b"]),
+        ("in.tsv", 'n\ttext\n1\t"Go\n2\ton."\n3\tc\n', {}, ['"Go', 'on."', "c"]),
     ],
 )  # fmt: skip
 def test_a_table_is_read_as_in_the_training(name, content, columns, texts, tmp_path):

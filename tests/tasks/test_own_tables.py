@@ -114,10 +114,22 @@ BOTH = [("a, b", "x"), ("c, d", "y")]
          [('"a" is b', "x"), ('"c"', "y")]),
         ("a.tsv", ["text\tlabel", '"c"\ty', 'd "e\tx', "f, g\tx"], ("text", "label"), "\t",
          [('"c"', "y"), ('d "e', "x"), ("f, g", "x")]),
+        # R writes no name above the numbers of the rows.
+        *(("a.csv", [mark.join(row) for row in (['"text"', '"label"'], ['"1"', '"a, b"', '"x"'],
+                                                ['"2"', '"c, d"', '"y"'])],
+           ("text", "label"), mark, BOTH) for mark in ",\t;"),
+        # What somebody says may go on in the next row, or the next column.
+        ("a.tsv", ['1\t"We left.\tA', '2\tNobody saw us."\tB', "3\tplain\tA"], (1, 2), "\t",
+         [('"We left.', "A"), ('Nobody saw us."', "B"), ("plain", "A")]),
+        ("a.tsv", ["a\tb\tlabel", '"We left.\tNobody saw us."\tA', "c\td\tB"], (0, 2), "\t",
+         [("a", "label"), ('"We left.', "A"), ("c", "B")]),
+        ("a.tsv", ["id\ttext\tlabel", '1\t"two\nlines"\tA', '2\t"a\tb"\tA', "3\tc\tB"],
+         ("text", "label"), "\t", [("two\nlines", "A"), ("a\tb", "A"), ("c", "B")]),
         ("a.csv", ["text,label", "one,a,,", "two,b,"], ("text", "label"), ",",
          [("one", "a"), ("two", "b")]),  # empty columns after the last
         # Bytes of other systems.
         ("a.csv", b"text,label\ra,x\rb,y\r", ("text", "label"), ",", [("a", "x"), ("b", "y")]),
+        ("a.csv", "\ufeffx,a\n\ufeffx,b\n".encode(), (0, 1), ",", [("x", "a"), ("x", "b")]),
         ("a.tsv", "text\tlabel\r\né\tx\r\n".encode("utf-16"), ("text",), "\t", [("é",)]),
         ("a.csv", "text,label\né,x\n".encode("utf-16-le"), ("text",), ",", [("é",)]),
         ("a.csv", "text,label\né,x\n".encode("utf-16-be"), ("text",), ",", [("é",)]),
@@ -131,6 +143,8 @@ def test_separators_and_quotes_are_recognised(name, lines, columns, separator, v
 def test_a_given_separator(tmp_path):
     found = table_of(tmp_path, ["a;1,2", "b;1,3"], (0, 1), delimiter=",")
     assert (found.form.separator, values_of(found)) == (",", [("a;1", "2"), ("b;1", "3")])
+    lines = ['"text" "label"', '"1" "a, b" "x"', '"2" "c, d" "y"']  # of R's write.table
+    assert values_of(table_of(tmp_path, lines, delimiter=" ")) == BOTH
     assert [*map(tables.parse_delimiter, ("tab", "\\t", "semicolon", "|", "", None))] == [
         "\t", "\t", ";", "|", None, None,
     ]  # fmt: skip
@@ -236,6 +250,15 @@ def test_tables_of_json(content, columns, values, tmp_path):
         ("a.csv", b'text,label\n"two\nlines",\xff\n', (0,), "a.csv, line 3 ... UTF-8"),
         ("a.csv", ["text,label", "a,b", '"open,c', "d,e"], (0,), "a.csv, line 3 ... CSV"),
         ("a.csv", b"PK\x03\x04" + bytes(100), ("text",), "a.csv ... ZIP ... CSV"),
+        ("a.csv", ["text,label", "1,a,x", "1,b,y"], ("text",), "a.csv, line 2 ... 3 ... 2"),
+        # Quotes as Spark and MySQL write them, labels of fastText, spaces between columns.
+        ("a.csv", ["text,label", r'"a \"b\", c",x'], ("text",), 'a.csv, line 2 ... "" ... \\"'),
+        *((name, ["__label__a he said no", "__label__b well"], columns, f"{name} ... fastText")
+          for name in ("a.csv", "a.tsv") for columns in ((1, 0), ("text", "label"))),
+        ("a.tsv", ['"text" "label"', '"1" "a" "x"'], ("text",), "a.tsv ... 'text' ... --delimiter"),
+        # Files of Excel that were joined.
+        *(("a.csv", f"\ufeff{header}\na,x\n\ufeff{header}\nb,y\n".encode(), ("text", "label"),
+           "a.csv, line 3 ... repeated") for header in ("text,label", '"text","label"')),
         # Texts with separators and without quotes are not cut.
         ("a.csv", ["label,text", "a,Well, this is it", "b,Well, that was it"], ("text", "label"),
          "a.csv, line 2 ... --delimiter"),
@@ -258,6 +281,7 @@ def test_tables_that_are_refused(name, content, columns, message, tmp_path):
 # --- Examples ---
 
 
+FIRST = {"text_column": "1", "label_column": "0"}  # the label comes first
 TEXTS_AS_LABELS = [f"text {number}\tlabel {number % 11}" for number in range(20)]
 SEVERAL = {"multi_label": True}
 
@@ -285,6 +309,8 @@ def labelled(*labels, mark=","):
         ("train.jsonl", [JSON[0], "", JSON[1]], {}, ("0", "1"), ["1", "0"]),
         ("train.json", [f"[{JSON[0]},", f" {JSON[1]}]"], {}, ("0", "1"), ["1", "0"]),
         ("train.tsv", JSON, {}, ("0", "1"), ["1", "0"]),
+        ("train.csv", ["bad:It is dull", "good:Well done", "bad:No", "good:It was"], FIRST,
+         ("bad", "good"), ["bad", "good", "bad", "good"]),
         # A label column may have half as many labels as rows.
         ("train.tsv", [row.replace("label 10", "label 9") for row in TEXTS_AS_LABELS], NUMBERED,
          (*(f"label {n}" for n in range(10)),), None),
@@ -325,7 +351,7 @@ def test_labels_of_ones_own_files(name, lines, given, labels, read, tmp_path, to
         ([("train.csv", "text;label", "a;x,y", "b;x,z", "c;", "d;y")],
          SEVERAL | {"labels": ["x", "y"], "skip_other_labels": True}, (0, 1),
          [("train-1", "a", ["x", "y"]), ("train-3", "c", []), ("train-4", "d", ["y"])]),
-        ([("train.csv", "text,a,b", "t,1.,0.", "u,true,false")], SEVERAL | {"label_column": "a,b"},
+        ([("train.csv", "text,a,b", "t,1.,0.", "u,true,FALSE")], SEVERAL | {"label_column": "a,b"},
          (0, 0), [("train-1", "t", ["a"]), ("train-2", "u", ["a"])]),
     ],
     ids=[
@@ -336,6 +362,26 @@ def test_examples_of_ones_own_files(files, given, left_out, read, tmp_path, toke
     _, examples, found = read_own(tmp_path, tokenizer, *files, **given)
     assert [(example.guid, example.text_a, example.label) for example in examples] == read
     assert (found["left_out"], found["other_labels"]) == left_out
+
+
+def test_a_header_where_the_training_names_only_the_label(tmp_path, tokenizer):
+    train, test = ("train.csv", "text,label", "a,x", "b,y"), ("test.csv", "text,id", "c,1")
+    _, examples, _ = read_own(tmp_path, tokenizer, train, test, text_column="0")
+    assert [example.text_a for example in examples] == ["c"]
+
+
+def test_a_line_that_is_no_header(tmp_path, tokenizer):
+    test = "test.csv", "text", "a dull film", "a good film"
+    given = NUMBERED | {"labels": ["x", "y"], "header": False}
+    assert len(read_own(tmp_path, tokenizer, test, **given)[1]) == 3
+
+
+@pytest.mark.parametrize("cell", ["-1", ""])
+@pytest.mark.parametrize("lowest", ["-1", "0"])
+def test_a_stand_in_may_be_a_class(cell, lowest, tmp_path, tokenizer):
+    file = "test.csv", "text,label", f"a,{cell}", f"b,{cell}"
+    _, test, _ = read_own(tmp_path, tokenizer, file, labels=[lowest, "1"])
+    assert test.are_labelled == (cell == lowest)
 
 
 def test_pairs_of_ones_own_files(tmp_path, tokenizer):
@@ -384,6 +430,13 @@ def test_rows_stay_in_place_below_a_header_of_numbers(tmp_path, tokenizer):
         (["a,x", "b,y", "a,x"], ["c", "d"], ["c", "d"]),
         (["a,x", "b,y", "c,x"], ["a,x", "c,x"], ["a", "c"]),  # every other row
         (["yes,y", "no,x", "well,y"], ["yes", "perhaps"], ["yes", "perhaps"]),
+        # Nothing else tells that the line is an example.
+        (["a,x", "b,y", "a,x"], ["c,z", "d,x", "e,z"], ["c", "d", "e"]),
+        (
+            ["a,x", "b,y", "a,x"],
+            ["one", "a film that is dull", "one"],
+            ["one", "a film that is dull", "one"],
+        ),
     ],
 )
 def test_a_header_that_the_files_share(train, test, texts, tmp_path, tokenizer):
@@ -420,6 +473,19 @@ def test_a_header_that_the_files_share(train, test, texts, tmp_path, tokenizer):
         *(([("train.csv", *(f"{i},text {i},{i % 2}" for i in counted))],
            NUMBERED | {"label_column": "2"}, "train.csv ... 0 ... --text_column")
           for counted in ((0, 1, 2), (1, 2, 3), (1000, 1001, 1002), (3, 7, 8))),
+        # A header that only the test file has.
+        *(([("train.csv", "a,x", "b,y"), ("test.csv", *test)], NUMBERED | {"labels": ["x", "y"]},
+           "test.csv, line 1 ... --header ... --noheader")
+          for test in (["text,label", "a,x", "b,y"], ["text,label", "a,", "b,"],
+                       ["text,id", "a dull film,1", "a good film,2"],
+                       ["text", "a dull film", "a good film"])),
+        # Separators that are longer, or stand in labels.
+        *(([("train.csv", f"bad{mark}a", f"good{mark}b")], FIRST,
+           f"train.csv ... 1 ... {name} ... --text_column")
+          for mark, name in ((" ||| ", "vertical bars"), ("::", "colons"))),
+        ([("train.csv", *(f"{label} {word} it?" for label in ("DESC:manner", "HUM:ind")
+                          for word in ("How did", "Who is", "What is")))], FIRST,
+         "train.csv ... 1 ... 'manner' ... colons ... --delimiter=:"),
         *(([("train.csv", *labelled(*scores, mark=";"))], {"regression": True}, "train.csv, line")
           for scores in (("1,000", "2,500"), ("1.234,5", "2"), ("3,5", "2.5"), ("50%", "2"))),
         ([("train.jsonl", '{"text": ["a", "b"], "label": "x"}')], {"labels": ["x", "y"]},
@@ -435,7 +501,7 @@ def test_a_header_that_the_files_share(train, test, texts, tmp_path, tokenizer):
         ([("dev.tsv", "text\tlabel", "a\tyes", "b\t ", "c\tno")], {"labels": ["yes", "no", ""]},
          "dev.tsv, line 3"),
         ([("train.tsv", "text\tlabel", "a\tno", "b\t-")], {"labels": ["no", "yes"]},
-         "train.tsv, line 3 ... '-'"),
+         "train.tsv, line 3 ... '-' ... --skip_other_labels"),
         ([("train.tsv", "text\tlabel", "a\tno", "b\t-")],
          {"labels": ["x", "y"], "skip_other_labels": True}, "train.tsv ... --labels=x,y"),
         ([("train.tsv", "text\tlabel", 'a\t["New York]', "b\t[x]")], {}, "train.tsv ... New York"),
@@ -470,12 +536,20 @@ def test_the_form_of_the_training_file_is_shown(tmp_path, tokenizer):
         (["nan", "good", "bad"], {}, "'nan' ... 1 ... --labels=bad,good --skip_other_labels"),
         (["-", "good", "bad"], {}, "'-' ... 1 ... --labels=bad,good --skip_other_labels"),
         (["nana", "good", "bad"], {}, None),
-        (["x y", "y", "x y"], SEVERAL, "--multi_label ... train.csv"),
+        *((labels, {}, f"'{labels[0]}' ... 1 ... --labels={','.join(labels[1:])}")
+          for labels in (["-1", "0", "1", "2"], ["-1", "0"], ["-1.0", "a", "b"])),
+        (["-1", "0", "1"], {}, None), (["-2", "-1", "1", "2"], {}, None), (["-2", "5"], {}, None),
+        (["x y", "y", "x y"], SEVERAL, "--multi_label ... train.tsv"),
         (["x|y", "y"], SEVERAL, None),
+        (["2,25", "2", "25"], {}, "'2,25' ... 1 ... --multi_label"),
+        (["joy-love", "joy", "love"], {}, "'joy-love' ... 1 ... --multi_label"),
+        (["2,25", "2", "3"], {}, None),
+        (["1.25", "1", "2"], {}, "1.25 ... --regression"),
+        (["1.25", "1.0", "x"], {}, None), (["1.0", "2.0"], {}, None),
     ],
-)
+)  # fmt: skip
 def test_labels_that_may_be_mistakes(labels, given, warning, tmp_path, tokenizer, capsys):
-    read_own(tmp_path, tokenizer, ("train.csv", *labelled(*labels)), **given)
+    read_own(tmp_path, tokenizer, ("train.tsv", *labelled(*labels, mark="\t")), **given)
     out = capsys.readouterr().out
     assert ("Warning" in out) == (warning is not None)
     assert_says(out, *([f"Warning ... {warning}"] if warning else []))
@@ -520,6 +594,15 @@ KNOWN = ("Food, drink", "Sport")
         (["sport/news", "sport", "news"], (), [["sport", "news"], ["sport"], ["news"]]),
         (["New York", "Rome"], (), [["New York"], ["Rome"]]),
         (["a,a,", "b"], (), [["a"], ["b"]]),
+        *(([f"x y{mark}z", "z"], (), [["x y", "z"], ["z"]]) for mark in "、，；｜،؛\n\t"),
+        (["joy-love", "joy", "love"], (), [["joy", "love"], ["joy"], ["love"]]),
+        (["e-mail", "mail"], (), [["e-mail"], ["mail"]]), (["18-25"], (), [["18-25"]]),
+        (["array([0, 1])", "array([2])"], (), [["0", "1"], ["2"]]),
+        (["array(['a', 'b c'], dtype=object)", ""], (), [["a", "b c"], []]),
+        (["tensor([0., 1., 1.])", "tensor([1., 1., 0.], device='cuda:0')"], (),
+         [["1", "2"], ["0", "1"]]),
+        (["tf.Tensor([0 1], shape=(2,), dtype=int32)"], (), [["0", "1"]]),
+        (["array (a)", "tensor(3)"], (), [["array (a)"], ["tensor(3)"]]),
         # Known labels decide.
         (["Food, drink;Sport", "Food, drink"], KNOWN, [[*KNOWN], ["Food, drink"]]),
         (["Food, drink"], KNOWN, [["Food, drink"]]),
@@ -529,6 +612,8 @@ KNOWN = ("Food, drink", "Sport")
         (['["\\ud83d\\ude00 joy"]', "[]"], (), [["\U0001f600 joy"], []]),
         (['["a", "b"]', "nan", "c", '["c"]', "set()"], (), [["a", "b"], [], ["c"], ["c"], []]),
         (["[true, false]", "[false, false]"], (), [["0"], []]),
+        (["[TRUE, FALSE]", "[FALSE, TRUE]"], (), [["0"], ["1"]]),
+        (["[True]", "[False]"], (), [["True"], ["False"]]),
         (["[1. 0. 1.]", "[0. 0. 1.]"], (), [["0", "2"], ["2"]]),
         (["[np.int64(3), np.int64(5)]"], (), [["3", "5"]]),
         (["[it's, b]"], (), [["it's", "b"]]),
