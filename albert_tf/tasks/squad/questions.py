@@ -3,6 +3,7 @@
 
 import dataclasses
 import random
+import re
 import reprlib
 
 from albert_tf.errors import UserError
@@ -15,6 +16,12 @@ _FORM = (
 
 
 _SHORT_PARAGRAPH = 200  # characters; no question of SQuAD without a question mark is longer
+_OF_ANSWERS = {  # names of other data sets for those of SQuAD
+    "answer": "text",
+    "start": "answer_start",
+    "answer_begin_position": "answer_start",
+}
+_WHOLE = re.compile(r"(-?\d{1,15})(\.0+)?")  # as pandas writes a whole number next to a missing one
 _QUESTION_MARKS = ("?", "\uff1f", "\u061f", "\u037e", "\u055e")  # of Latin, Chinese, Arabic, ...
 
 
@@ -30,7 +37,7 @@ class SquadExample:
         orig_answer_text: str, the answer to train on ("" if impossible); None for prediction.
         start_position: int, its first character in paragraph_text, -1 if impossible; or None.
         is_impossible: bool, whether training has no answer to learn; False for prediction.
-        is_searched: bool, whether the file does not say where the answer to train on is.
+        places: int, where the answer to train on may be, if the file does not say where; or 0.
     """
 
     qas_id: str
@@ -40,7 +47,7 @@ class SquadExample:
     orig_answer_text: str | None = None
     start_position: int | None = None
     is_impossible: bool = False
-    is_searched: bool = False
+    places: int = 0
 
 
 def check_not_swapped(question, context, place=""):
@@ -124,23 +131,31 @@ def _with_list(qa, where):
     """
     if not isinstance(qa, dict):
         raise UserError(f"{where}: a question must be a JSON object. Received: {reprlib.repr(qa)}")
-    match qa.get("answers", qa.get("answer")):
-        case str(text):
-            start = qa.get("answer_start")
-            answers = [{"text": text, "answer_start": start if isinstance(start, int) else None}]
-        case {"text": str(), "answer_start": _} as answer:
-            answers = [answer]
-        case [*given]:
-            answers = [{"text": a} if isinstance(a, str) else a for a in given]
-        case {"text": [*texts]} as lists:
-            starts = lists.get("answer_start") or [None] * len(texts)
+    given = qa.get("answers", qa.get("answer"))
+    if isinstance(given, str):
+        given = qa | {"text": given}
+    if isinstance(given, dict):
+        given = _renamed(given, _OF_ANSWERS)
+        texts, starts = given.get("text"), given.get("answer_start")
+        if isinstance(texts, list):
+            starts = starts or [None] * len(texts)
             if not isinstance(starts, list) or len(starts) != len(texts):
                 raise UserError(f"{where}: `answers` has {len(texts)} texts and other answer_start")
-            answers = [{"text": t, "answer_start": s} for t, s in zip(texts, starts, strict=True)]
-            qa = ({} if answers else {"is_impossible": True}) | qa
-        case _:
-            return qa
-    return qa | {"answers": answers}
+            qa = ({} if texts else {"is_impossible": True}) | qa
+            given = [{"text": t, "answer_start": s} for t, s in zip(texts, starts, strict=True)]
+        else:
+            given = [given]
+    if not isinstance(given, list):
+        return qa
+    given = [{"text": answer} if isinstance(answer, str) else answer for answer in given]
+    return qa | {"answers": [_renamed(answer, _OF_ANSWERS) for answer in given]}
+
+
+def _renamed(found, names):
+    """A JSON object with our names next to those of other data sets; other values as they are."""
+    if not isinstance(found, dict):
+        return found
+    return {names.get(name, name): value for name, value in found.items()} | found
 
 
 def _id_of(qa, number, where):
@@ -243,11 +258,13 @@ def report_oddities(examples, path):
             f"Warning: {path}: {contradicting} of {len(examples)} questions are impossible and "
             "have answers: they are trained to have none"
         )
-    searched = sum(example.is_searched for example in taught)
+    searched = [example.places for example in taught if example.places]
     if searched:
+        several = sum(places > 1 for places in searched)
         print(
-            f"{path}: {searched} of {len(examples)} questions have no answer_start: training takes "
-            "the first place of the answer's text in the context"
+            f"{path}: {len(searched)} of {len(examples)} questions have no answer_start: training "
+            "takes the first place of the answer's text in the context, where it is a whole word "
+            f"if possible; {several} of these answers occur several times"
         )
     astray = [
         e for e in taught if not e.paragraph_text.startswith(e.orig_answer_text, e.start_position)
@@ -266,21 +283,34 @@ def _answer_to_learn(qa, answers, context, where):
     """The last four values of a SquadExample to train on."""
     impossible = json_file.field({"is_impossible": False, **qa}, "is_impossible", bool, where)
     if impossible:
-        return "", -1, True, False
+        return "", -1, True, 0
     if not answers:
         raise UserError(
             f"{where}: 0 answers, but training needs one, or is_impossible. Is this a file of "
             "questions to answer?"
         )
-    text, is_searched = answers[0], qa["answers"][0].get("answer_start") is None
-    if is_searched:
-        start = context.find(text)
+    text, start, places = answers[0], qa["answers"][0].get("answer_start"), []
+    if start is None:
+        places = _places(text, context)
+        start = places[0] if places else -1
+    elif whole := _WHOLE.fullmatch(str(start)):
+        start = int(whole[1])
     else:
-        start = json_file.field(qa["answers"][0], "answer_start", int, where)
+        json_file.field(qa["answers"][0], "answer_start", int, where)
     if not text or not 0 <= start <= len(context) - len(text):
         raise UserError(
             f"{where}: the answer {text[:40]!r} from answer_start={reprlib.repr(start)} does not "
             f"lie in the context of {len(context)} characters; correct or remove "
             "the question"
         )
-    return text, start, False, is_searched
+    return text, start, False, len(places)
+
+
+def _places(text, context):
+    """Where a text stands in a context, as a whole word if possible: list of int."""
+    text = re.escape(text)
+    words, anywhere = (
+        [match.start() for match in re.finditer(pattern, context)]
+        for pattern in (rf"(?<!\w){text}(?!\w)", text)
+    )
+    return words or anywhere

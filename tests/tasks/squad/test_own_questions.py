@@ -57,6 +57,8 @@ def read(tmp_path):
         ([flat(answers="1902"), flat(id="b", answers=["1902"])], ["a", "b"]),
         ([flat(answers={"text": "1902", "answer_start": 25})], ["a"]),
         (nested(qa(answers=[{"text": "1902"}])), ["a"]),
+        ([flat(answers={"text": "1902", "answer_start": "25"})], ["a"]),
+        ([flat(answers={"answer": ["1902"], "answer_begin_position": [25.0]})], ["a"]),
     ],
 )
 def test_forms_of_files(read, content, ids):
@@ -90,9 +92,29 @@ def test_the_first_of_several_answers_is_learnt(read, capsys):
 def test_answers_without_a_place_are_searched(read, capsys):
     examples, path = read([flat(answers="1902"), flat(id="b")])
     questions.report_oddities(examples, path)
-    assert_says(capsys.readouterr().out, f"{path} ... 1 of 2 ... answer_start")
+    assert_says(capsys.readouterr().out, f"{path} ... 1 of 2 ... answer_start ... 0 of these")
     with refuses("q.json, question a ... '1903'"):
         read([flat(answers="1903")])
+
+
+@pytest.mark.parametrize(
+    ("context", "start", "place", "places"),
+    [
+        ("a cartel of art", {}, 12, 1),
+        ("cartels, parties", {}, 1, 2),
+        ("art, not arts, is art", {}, 0, 2),
+        ("art is art", {"answer_start": 7.0}, 7, 0),
+        ("art is art", {"answer_start": None}, 0, 2),
+        ("art is art", {"start": 7}, 7, 0),
+        ("art is art", {"answer_begin_position": "7"}, 7, 0),
+    ],
+)
+def test_the_place_of_an_answer(read, context, start, place, places):
+    texts = ({"answer": "art"} | start, {"answers": [{"text": "art"} | start]})
+    for number, given in enumerate(texts):
+        row = {"id": "a", "context": context, "question": "What?"} | given
+        ((example,), _) = read([row])
+        assert (example.start_position, example.places) == (place, places), number
 
 
 # --- WordPiece ---
