@@ -16,11 +16,19 @@ _FORM = (
 
 
 _SHORT_PARAGRAPH = 200  # characters; no question of SQuAD without a question mark is longer
-_OF_ANSWERS = {  # names of other data sets for those of SQuAD
+# Names of other data sets for those of SQuAD.
+_OF_QUESTIONS = {
+    "context_text": "context",
+    "query_text": "question",
+    "query_id": "id",
+    "qid": "id",
+}
+_OF_ANSWERS = {
     "answer": "text",
     "start": "answer_start",
     "answer_begin_position": "answer_start",
 }
+_TRUTHS = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
 _WHOLE = re.compile(r"(-?\d{1,15})(\.0+)?")  # as pandas writes a whole number next to a missing one
 _QUESTION_MARKS = ("?", "\uff1f", "\u061f", "\u037e", "\u055e")  # of Latin, Chinese, Arabic, ...
 
@@ -75,8 +83,9 @@ def entries(path, with_context=True):
     """Yields (where, context, qa) for every question of a file; `where` is for messages.
 
     The file has the form of SQuAD, or is a list of questions with a `context` each, as of the
-    library `datasets`: JSON, or JSON lines. The `id` of a qa is a str. A whole number becomes one,
-    and a question without id has its place in the file as id, from 0.
+    library `datasets`: JSON, JSON lines, or an object of columns as pandas writes it. The `id` of a
+    qa is a str. A whole number becomes one, and a question without id has its place in the file as
+    id, from 0.
 
     Args:
         path: str, JSON.
@@ -99,19 +108,31 @@ def _questions(path, with_context):
     """Yields (where, context or None, qa) for every question."""
     field, content = json_file.field, json_file.read(path, _FORM)
     if isinstance(content, dict) and {"question", "paragraphs", "qas"} & content.keys():
-        content = [content]  # a line alone
+        content = _rows(content)
     is_list = isinstance(content, list) and content
     for a, article in enumerate(content if is_list else field(content, "data", list, path)):
-        where, keys = f"{path}, article {a}", article.keys() if isinstance(article, dict) else ()
-        if {"context", "question"} <= {*keys}:
+        where, article = f"{path}, article {a}", _renamed(article, _OF_QUESTIONS)
+        keys = {*article} if isinstance(article, dict) else set()
+        if keys == {"header"}:  # of MRQA
+            continue
+        if {"context", "question"} <= keys:
             yield where, _context(article, where, with_context), _with_list(article, where)
             continue
         paragraphs = [article] if "qas" in keys else field(article, "paragraphs", list, where)
         for p, paragraph in enumerate(paragraphs):
-            place = f"{where}, paragraph {p}"
+            place, paragraph = f"{where}, paragraph {p}", _renamed(paragraph, _OF_QUESTIONS)
             context = _context(paragraph, place, with_context)
             for qa in field(paragraph, "qas", list, place):
-                yield place, context, _with_list(qa, place)
+                yield place, context, _with_list(_renamed(qa, _OF_QUESTIONS), place)
+
+
+def _rows(content):
+    """The rows of a JSON object that is one row, or has columns: lists, or dicts of pandas."""
+    columns = [[*c.values()] if isinstance(c, dict) else c for c in content.values()]
+    lengths = {len(column) if isinstance(column, list) else None for column in columns}
+    if isinstance(content.get("question"), list | dict) and len(lengths) == 1:
+        return [dict(zip(content, row, strict=True)) for row in zip(*columns, strict=True)]
+    return [content]
 
 
 def _context(paragraph, where, is_needed):
@@ -127,11 +148,17 @@ def _with_list(qa, where):
     """A question whose answers are a list of dicts, in place of other forms.
 
     These are the dict of lists of `datasets`, in which no answer means that there is none; one
-    dict; one text; and a list of texts.
+    dict; one text; and a list of texts. A value of null counts as missing.
     """
     if not isinstance(qa, dict):
         raise UserError(f"{where}: a question must be a JSON object. Received: {reprlib.repr(qa)}")
+    qa = {name: value for name, value in qa.items() if value is not None}
+    if "is_impossible" in qa:
+        impossible = qa["is_impossible"]
+        qa["is_impossible"] = _TRUTHS.get(str(impossible).lower(), impossible)
     given = qa.get("answers", qa.get("answer"))
+    if given is None and qa.get("is_impossible") is True:
+        given = []
     if isinstance(given, str):
         given = qa | {"text": given}
     if isinstance(given, dict):
@@ -148,11 +175,14 @@ def _with_list(qa, where):
     if not isinstance(given, list):
         return qa
     given = [{"text": answer} if isinstance(answer, str) else answer for answer in given]
+    match qa:
+        case {"detected_answers": [{"text": str(text), "char_spans": [[start, *_], *_]}, *_]}:
+            given.insert(0, {"text": text, "answer_start": start})  # of MRQA
     return qa | {"answers": [_renamed(answer, _OF_ANSWERS) for answer in given]}
 
 
 def _renamed(found, names):
-    """A JSON object with our names next to those of other data sets; other values as they are."""
+    """A JSON object with the names of SQuAD next to its own; other values as they are."""
     if not isinstance(found, dict):
         return found
     return {names.get(name, name): value for name, value in found.items()} | found

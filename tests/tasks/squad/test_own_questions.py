@@ -32,13 +32,21 @@ def nested(*qas):
     return {"data": [{"title": "x", "paragraphs": [{"context": CONTEXT, "qas": [*qas]}]}]}
 
 
+COLUMNS = {n: [value, value] for n, value in flat().items()} | {"id": ["a", "b"]}
+CMRC = {"query_id": 7, "query_text": "When?", "answers": ["1902"]}
+FOUND = {"text": "1902", "char_spans": [[25, 28]]}
+MRQA_QUESTION = {"qid": "7", "question": "When?", "answers": ["1902"], "detected_answers": [FOUND]}
+MRQA = {"id": "", "context": CONTEXT, "qas": [MRQA_QUESTION]}
+
+
 @pytest.fixture
 def read(tmp_path):
-    """Reads JSON values or a text: read(content, training=True) -> (examples, path)."""
+    """Reads JSON values, or a text or bytes: read(content, training=True) -> (examples, path)."""
 
     def write(content, training=True):
         path = tmp_path / "q.json"
-        path.write_text(content if isinstance(content, str) else json.dumps(content))
+        content = content if isinstance(content, str | bytes) else json.dumps(content)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
         return questions.read_examples(str(path), training), str(path)
 
     return write
@@ -58,6 +66,11 @@ def read(tmp_path):
         ([flat(answers={"text": "1902", "answer_start": 25})], ["a"]),
         (nested(qa(answers=[{"text": "1902"}])), ["a"]),
         ([flat(answers={"text": "1902", "answer_start": "25"})], ["a"]),
+        (COLUMNS, ["a", "b"]),
+        ({n: dict(enumerate(values)) for n, values in COLUMNS.items()}, ["a", "b"]),
+        ([{"context_text": CONTEXT, "qas": [CMRC]}], ["7"]),
+        ('{"header": {"dataset": "x"}}\n' + json.dumps(MRQA), ["7"]),
+        (json.dumps(nested(qa())).encode("utf-16"), ["a"]),
         ([flat(answers={"answer": ["1902"], "answer_begin_position": [25.0]})], ["a"]),
     ],
 )
@@ -66,7 +79,7 @@ def test_forms_of_files(read, content, ids):
     assert [example.qas_id for example in examples] == ids
     for example in examples:
         assert (example.paragraph_text, example.start_position) == (CONTEXT, 25)
-        assert (example.orig_answer_text, example.answers) == ("1902", ("1902",))
+        assert (example.orig_answer_text, {*example.answers}) == ("1902", {"1902"})
     assert not questions.is_v2(path) and [*scores.read_gold(path)[0]] == ids
 
 
@@ -74,6 +87,30 @@ def test_empty_lists_of_answers_are_of_version_2(read):
     examples, path = read([flat(), flat(id="b", answers={"text": [], "answer_start": []})])
     assert [example.is_impossible for example in examples] == [False, True]
     assert questions.is_v2(path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "answers", "is_impossible"),
+    [
+        ({"answers": None, "is_impossible": True}, (), True),
+        ({"answers": [], "is_impossible": 1}, (), True),
+        ({"answers": {"text": [], "answer_start": []}, "is_impossible": None}, (), True),
+        ({"is_impossible": 0}, ("1902",), False),
+        ({"is_impossible": 0.0}, ("1902",), False),
+        ({"is_impossible": "false"}, ("1902",), False),
+        ({"is_impossible": None}, ("1902",), False),
+    ],
+)
+def test_forms_of_no_answer(read, changes, answers, is_impossible):
+    ((example,), _) = read(nested(qa(**changes)))
+    assert (example.answers, example.is_impossible) == (answers, is_impossible)
+
+
+def test_answers_of_null_are_none(read):
+    ((example,), path) = read(nested(qa(answers=None)), training=False)
+    assert example.answers is None
+    with refuses(f"{path} ... 'answers'"):
+        read(nested(qa(answers=None)))
 
 
 def test_ids_that_meet(read):
