@@ -197,6 +197,7 @@ def test_an_export_of_text_needs_sentencepiece():
         ("1902年", "1902 年", 1),
         ("Apple 公司", "apple公司", 1),
         ("ดี", "ดีมาก", 4 / 7),
+        ("서울특별시는", "서울특별시", 10 / 11),
         ("the bridge", "a bridge", 1),
         ("bridges", "bridge", 0),
     ],
