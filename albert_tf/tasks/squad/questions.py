@@ -231,12 +231,14 @@ def read_examples(path, training):
 
 
 def is_v2(path):
-    """Whether a SQuAD file is of version 2: any of its questions has the key is_impossible.
+    """Whether a file to train on is of version 2: any of its questions is impossible.
+
+    Other data sets have the key `is_impossible` though each of their questions has an answer.
 
     Raises:
         UserError: the file cannot be read or is not a SQuAD file.
     """
-    return any("is_impossible" in qa for _, _, qa in entries(path))
+    return any(qa.get("is_impossible") for _, _, qa in entries(path))
 
 
 def shuffled(examples):

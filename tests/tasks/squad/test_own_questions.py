@@ -102,8 +102,9 @@ def test_empty_lists_of_answers_are_of_version_2(read):
     ],
 )
 def test_forms_of_no_answer(read, changes, answers, is_impossible):
-    ((example,), _) = read(nested(qa(**changes)))
+    ((example,), path) = read(nested(qa(**changes)))
     assert (example.answers, example.is_impossible) == (answers, is_impossible)
+    assert questions.is_v2(path) == is_impossible
 
 
 def test_answers_of_null_are_none(read):
