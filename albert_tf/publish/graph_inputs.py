@@ -373,8 +373,9 @@ def _are_alignable(text, kind):
 def _ends_of_scripts(text, kind, pieces):
     """Ends of pieces (int32 [P], exclusive) as the scripts have them.
 
-    The scripts link no character that the clean-up drops, so an answer ends before it. A lone "▁"
-    at the start of a paragraph stands for its first character.
+    The scripts link no character that the clean-up drops, so an answer ends before it. But the "▁"
+    of a zero-width space stands for it, if no blank is before. A lone "▁" at the start of a
+    paragraph stands for its first character.
 
     Args:
         text: Text, the characters of B paragraphs.
@@ -388,10 +389,10 @@ def _ends_of_scripts(text, kind, pieces):
     starts, ends = pieces.starts.values, pieces.ends.values
     last = tf.gather(kept, tf.gather(kept_before, first + ends))
     is_alone = differs_from_last(pieces.ends.value_rowids()) & (ends == starts)
-    is_blank = (kind == _BLANK) | (kind == _SPACE)
-    at_first = tf.gather(tf.concat([is_blank, [True]], axis=0), first)
-    ends = tf.where(ends > starts, tf.maximum(last - first + 1, starts), ends)
-    return tf.where(is_alone & ~at_first, starts + 1, ends)
+    is_blank = tf.concat([(kind == _BLANK) | (kind == _SPACE), [True]], axis=0)
+    is_cut = (last - first >= starts) | tf.gather(is_blank, tf.maximum(last, first))
+    ends = tf.where(is_cut, tf.maximum(last - first + 1, starts), ends)
+    return tf.where(is_alone & ~tf.gather(is_blank, first), starts + 1, ends)
 
 
 class Windows(NamedTuple):

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads JSON files of questions, and checks their values. Needs no TensorFlow."""
 
-import codecs
+import contextlib
+import json
 import reprlib
 
 from albert_tf.errors import UserError, parse_json, read_local
 
 
 def read(path, expected):
-    """Reads a JSON file; one with an object on each line as a list of them.
+    """Reads a JSON file in UTF-8, UTF-16 or UTF-32; one with an object on each line as a list.
 
     Args:
         path: str.
@@ -25,7 +26,8 @@ def read(path, expected):
         content = read_local(path)
     if content.startswith(b"\x1f\x8b"):  # as gzip writes it
         raise UserError(f"{path} is compressed: unpack it")
-    content = content.removeprefix(codecs.BOM_UTF8)
+    with contextlib.suppress(UnicodeDecodeError):
+        content = content.decode(json.detect_encoding(content)).encode()
     first_line, _, rest = (part.strip() for part in content.lstrip().partition(b"\n"))
     if not first_line.startswith((b"{", b"[")) and {*b",\t"} & {*first_line}:
         raise UserError(

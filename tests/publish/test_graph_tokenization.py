@@ -142,6 +142,7 @@ def test_a_missing_vocabulary():
 
 TEXTS = ["Le café est fermé à Orléans", "Émile Café né", "แฟ้มนี้มีขนาดเล็ก", "फ़ाइल का नाम सही है"]
 TEXTS += ["שָׁלוֹם עֲלֵיכֶם", "  indented\n      text \n     here", "½½½½"]
+TEXTS += ["nbsp too and zero\u200bwidth, soft\xadly", "and the \ufeffcount \u200b\u200bshrugged"]
 
 
 def test_pieces_stand_for_the_same_characters_as_in_the_scripts():

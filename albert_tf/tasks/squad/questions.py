@@ -3,6 +3,7 @@
 
 import dataclasses
 import random
+import re
 import reprlib
 
 from albert_tf.errors import UserError
@@ -15,6 +16,20 @@ _FORM = (
 
 
 _SHORT_PARAGRAPH = 200  # characters; no question of SQuAD without a question mark is longer
+# Names of other data sets for those of SQuAD.
+_OF_QUESTIONS = {
+    "context_text": "context",
+    "query_text": "question",
+    "query_id": "id",
+    "qid": "id",
+}
+_OF_ANSWERS = {
+    "answer": "text",
+    "start": "answer_start",
+    "answer_begin_position": "answer_start",
+}
+_TRUTHS = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
+_WHOLE = re.compile(r"(-?\d{1,15})(\.0+)?")  # as pandas writes a whole number next to a missing one
 _QUESTION_MARKS = ("?", "\uff1f", "\u061f", "\u037e", "\u055e")  # of Latin, Chinese, Arabic, ...
 
 
@@ -30,7 +45,7 @@ class SquadExample:
         orig_answer_text: str, the answer to train on ("" if impossible); None for prediction.
         start_position: int, its first character in paragraph_text, -1 if impossible; or None.
         is_impossible: bool, whether training has no answer to learn; False for prediction.
-        is_searched: bool, whether the file does not say where the answer to train on is.
+        places: int, where the answer to train on may be, if the file does not say where; or 0.
     """
 
     qas_id: str
@@ -40,7 +55,7 @@ class SquadExample:
     orig_answer_text: str | None = None
     start_position: int | None = None
     is_impossible: bool = False
-    is_searched: bool = False
+    places: int = 0
 
 
 def check_not_swapped(question, context, place=""):
@@ -68,8 +83,9 @@ def entries(path, with_context=True):
     """Yields (where, context, qa) for every question of a file; `where` is for messages.
 
     The file has the form of SQuAD, or is a list of questions with a `context` each, as of the
-    library `datasets`: JSON, or JSON lines. The `id` of a qa is a str. A whole number becomes one,
-    and a question without id has its place in the file as id, from 0.
+    library `datasets`: JSON, JSON lines, or an object of columns as pandas writes it. The `id` of a
+    qa is a str. A whole number becomes one, and a question without id has its place in the file as
+    id, from 0.
 
     Args:
         path: str, JSON.
@@ -92,19 +108,31 @@ def _questions(path, with_context):
     """Yields (where, context or None, qa) for every question."""
     field, content = json_file.field, json_file.read(path, _FORM)
     if isinstance(content, dict) and {"question", "paragraphs", "qas"} & content.keys():
-        content = [content]  # a line alone
+        content = _rows(content)
     is_list = isinstance(content, list) and content
     for a, article in enumerate(content if is_list else field(content, "data", list, path)):
-        where, keys = f"{path}, article {a}", article.keys() if isinstance(article, dict) else ()
-        if {"context", "question"} <= {*keys}:
+        where, article = f"{path}, article {a}", _renamed(article, _OF_QUESTIONS)
+        keys = {*article} if isinstance(article, dict) else set()
+        if keys == {"header"}:  # of MRQA
+            continue
+        if {"context", "question"} <= keys:
             yield where, _context(article, where, with_context), _with_list(article, where)
             continue
         paragraphs = [article] if "qas" in keys else field(article, "paragraphs", list, where)
         for p, paragraph in enumerate(paragraphs):
-            place = f"{where}, paragraph {p}"
+            place, paragraph = f"{where}, paragraph {p}", _renamed(paragraph, _OF_QUESTIONS)
             context = _context(paragraph, place, with_context)
             for qa in field(paragraph, "qas", list, place):
-                yield place, context, _with_list(qa, place)
+                yield place, context, _with_list(_renamed(qa, _OF_QUESTIONS), place)
+
+
+def _rows(content):
+    """The rows of a JSON object that is one row, or has columns: lists, or dicts of pandas."""
+    columns = [[*c.values()] if isinstance(c, dict) else c for c in content.values()]
+    lengths = {len(column) if isinstance(column, list) else None for column in columns}
+    if isinstance(content.get("question"), list | dict) and len(lengths) == 1:
+        return [dict(zip(content, row, strict=True)) for row in zip(*columns, strict=True)]
+    return [content]
 
 
 def _context(paragraph, where, is_needed):
@@ -120,27 +148,44 @@ def _with_list(qa, where):
     """A question whose answers are a list of dicts, in place of other forms.
 
     These are the dict of lists of `datasets`, in which no answer means that there is none; one
-    dict; one text; and a list of texts.
+    dict; one text; and a list of texts. A value of null counts as missing.
     """
     if not isinstance(qa, dict):
         raise UserError(f"{where}: a question must be a JSON object. Received: {reprlib.repr(qa)}")
-    match qa.get("answers", qa.get("answer")):
-        case str(text):
-            start = qa.get("answer_start")
-            answers = [{"text": text, "answer_start": start if isinstance(start, int) else None}]
-        case {"text": str(), "answer_start": _} as answer:
-            answers = [answer]
-        case [*given]:
-            answers = [{"text": a} if isinstance(a, str) else a for a in given]
-        case {"text": [*texts]} as lists:
-            starts = lists.get("answer_start") or [None] * len(texts)
+    qa = {name: value for name, value in qa.items() if value is not None}
+    if "is_impossible" in qa:
+        impossible = qa["is_impossible"]
+        qa["is_impossible"] = _TRUTHS.get(str(impossible).lower(), impossible)
+    given = qa.get("answers", qa.get("answer"))
+    if given is None and qa.get("is_impossible") is True:
+        given = []
+    if isinstance(given, str):
+        given = qa | {"text": given}
+    if isinstance(given, dict):
+        given = _renamed(given, _OF_ANSWERS)
+        texts, starts = given.get("text"), given.get("answer_start")
+        if isinstance(texts, list):
+            starts = starts or [None] * len(texts)
             if not isinstance(starts, list) or len(starts) != len(texts):
                 raise UserError(f"{where}: `answers` has {len(texts)} texts and other answer_start")
-            answers = [{"text": t, "answer_start": s} for t, s in zip(texts, starts, strict=True)]
-            qa = ({} if answers else {"is_impossible": True}) | qa
-        case _:
-            return qa
-    return qa | {"answers": answers}
+            qa = ({} if texts else {"is_impossible": True}) | qa
+            given = [{"text": t, "answer_start": s} for t, s in zip(texts, starts, strict=True)]
+        else:
+            given = [given]
+    if not isinstance(given, list):
+        return qa
+    given = [{"text": answer} if isinstance(answer, str) else answer for answer in given]
+    match qa:
+        case {"detected_answers": [{"text": str(text), "char_spans": [[start, *_], *_]}, *_]}:
+            given.insert(0, {"text": text, "answer_start": start})  # of MRQA
+    return qa | {"answers": [_renamed(answer, _OF_ANSWERS) for answer in given]}
+
+
+def _renamed(found, names):
+    """A JSON object with the names of SQuAD next to its own; other values as they are."""
+    if not isinstance(found, dict):
+        return found
+    return {names.get(name, name): value for name, value in found.items()} | found
 
 
 def _id_of(qa, number, where):
@@ -186,12 +231,14 @@ def read_examples(path, training):
 
 
 def is_v2(path):
-    """Whether a SQuAD file is of version 2: any of its questions has the key is_impossible.
+    """Whether a file to train on is of version 2: any of its questions is impossible.
+
+    Other data sets have the key `is_impossible` though each of their questions has an answer.
 
     Raises:
         UserError: the file cannot be read or is not a SQuAD file.
     """
-    return any("is_impossible" in qa for _, _, qa in entries(path))
+    return any(qa.get("is_impossible") for _, _, qa in entries(path))
 
 
 def shuffled(examples):
@@ -243,11 +290,13 @@ def report_oddities(examples, path):
             f"Warning: {path}: {contradicting} of {len(examples)} questions are impossible and "
             "have answers: they are trained to have none"
         )
-    searched = sum(example.is_searched for example in taught)
+    searched = [example.places for example in taught if example.places]
     if searched:
+        several = sum(places > 1 for places in searched)
         print(
-            f"{path}: {searched} of {len(examples)} questions have no answer_start: training takes "
-            "the first place of the answer's text in the context"
+            f"{path}: {len(searched)} of {len(examples)} questions have no answer_start: training "
+            "takes the first place of the answer's text in the context, where it is a whole word "
+            f"if possible; {several} of these answers occur several times"
         )
     astray = [
         e for e in taught if not e.paragraph_text.startswith(e.orig_answer_text, e.start_position)
@@ -266,21 +315,34 @@ def _answer_to_learn(qa, answers, context, where):
     """The last four values of a SquadExample to train on."""
     impossible = json_file.field({"is_impossible": False, **qa}, "is_impossible", bool, where)
     if impossible:
-        return "", -1, True, False
+        return "", -1, True, 0
     if not answers:
         raise UserError(
             f"{where}: 0 answers, but training needs one, or is_impossible. Is this a file of "
             "questions to answer?"
         )
-    text, is_searched = answers[0], qa["answers"][0].get("answer_start") is None
-    if is_searched:
-        start = context.find(text)
+    text, start, places = answers[0], qa["answers"][0].get("answer_start"), []
+    if start is None:
+        places = _places(text, context)
+        start = places[0] if places else -1
+    elif whole := _WHOLE.fullmatch(str(start)):
+        start = int(whole[1])
     else:
-        start = json_file.field(qa["answers"][0], "answer_start", int, where)
+        json_file.field(qa["answers"][0], "answer_start", int, where)
     if not text or not 0 <= start <= len(context) - len(text):
         raise UserError(
             f"{where}: the answer {text[:40]!r} from answer_start={reprlib.repr(start)} does not "
             f"lie in the context of {len(context)} characters; correct or remove "
             "the question"
         )
-    return text, start, False, is_searched
+    return text, start, False, len(places)
+
+
+def _places(text, context):
+    """Where a text stands in a context, as a whole word if possible: list of int."""
+    text = re.escape(text)
+    words, anywhere = (
+        [match.start() for match in re.finditer(pattern, context)]
+        for pattern in (rf"(?<!\w){text}(?!\w)", text)
+    )
+    return words or anywhere

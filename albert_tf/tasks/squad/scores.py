@@ -23,9 +23,10 @@ NO_ANSWER_ABOVE = 1.0
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
-# Letters of scripts that put no spaces between words: Thai to Myanmar, Khmer, kana, Han.
-_WITHOUT_SPACES = re.compile(
-    "([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u30ff\u3400-\u9fff\uf900-\ufaff"
+# Letters of scripts that put no spaces between words: Thai to Myanmar, Khmer, kana, Han. Hangul,
+# because Korean puts particles behind its words: KorQuAD 1.0 counts characters too.
+_AS_CHARACTERS = re.compile(
+    "([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u30ff\u3400-\u9fff\uac00-\ud7a3\uf900-\ufaff"
     "\U00020000-\U0003ffff])"
 )
 
@@ -60,15 +61,15 @@ def normalize_answer(text, unit="words"):
 
     Args:
         text: str.
-        unit: str, "words", or "characters" to make each character of scripts without spaces a word
-            and to drop all punctuation (as for CMRC 2018 and MLQA).
+        unit: str, "words", or "characters" to make each character of Hangul and of scripts without
+            spaces a word and to drop all punctuation (as for CMRC 2018, MLQA and KorQuAD).
 
     Returns:
         str.
     """
     if unit == "characters":
         kept = (char for char in text if not unicodedata.category(char).startswith("P"))
-        text = _WITHOUT_SPACES.sub(r" \1 ", "".join(kept))
+        text = _AS_CHARACTERS.sub(r" \1 ", "".join(kept))
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split())
 
 

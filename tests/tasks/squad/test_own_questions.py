@@ -32,13 +32,21 @@ def nested(*qas):
     return {"data": [{"title": "x", "paragraphs": [{"context": CONTEXT, "qas": [*qas]}]}]}
 
 
+COLUMNS = {n: [value, value] for n, value in flat().items()} | {"id": ["a", "b"]}
+CMRC = {"query_id": 7, "query_text": "When?", "answers": ["1902"]}
+FOUND = {"text": "1902", "char_spans": [[25, 28]]}
+MRQA_QUESTION = {"qid": "7", "question": "When?", "answers": ["1902"], "detected_answers": [FOUND]}
+MRQA = {"id": "", "context": CONTEXT, "qas": [MRQA_QUESTION]}
+
+
 @pytest.fixture
 def read(tmp_path):
-    """Reads JSON values or a text: read(content, training=True) -> (examples, path)."""
+    """Reads JSON values, or a text or bytes: read(content, training=True) -> (examples, path)."""
 
     def write(content, training=True):
         path = tmp_path / "q.json"
-        path.write_text(content if isinstance(content, str) else json.dumps(content))
+        content = content if isinstance(content, str | bytes) else json.dumps(content)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
         return questions.read_examples(str(path), training), str(path)
 
     return write
@@ -57,6 +65,13 @@ def read(tmp_path):
         ([flat(answers="1902"), flat(id="b", answers=["1902"])], ["a", "b"]),
         ([flat(answers={"text": "1902", "answer_start": 25})], ["a"]),
         (nested(qa(answers=[{"text": "1902"}])), ["a"]),
+        ([flat(answers={"text": "1902", "answer_start": "25"})], ["a"]),
+        (COLUMNS, ["a", "b"]),
+        ({n: dict(enumerate(values)) for n, values in COLUMNS.items()}, ["a", "b"]),
+        ([{"context_text": CONTEXT, "qas": [CMRC]}], ["7"]),
+        ('{"header": {"dataset": "x"}}\n' + json.dumps(MRQA), ["7"]),
+        (json.dumps(nested(qa())).encode("utf-16"), ["a"]),
+        ([flat(answers={"answer": ["1902"], "answer_begin_position": [25.0]})], ["a"]),
     ],
 )
 def test_forms_of_files(read, content, ids):
@@ -64,7 +79,7 @@ def test_forms_of_files(read, content, ids):
     assert [example.qas_id for example in examples] == ids
     for example in examples:
         assert (example.paragraph_text, example.start_position) == (CONTEXT, 25)
-        assert (example.orig_answer_text, example.answers) == ("1902", ("1902",))
+        assert (example.orig_answer_text, {*example.answers}) == ("1902", {"1902"})
     assert not questions.is_v2(path) and [*scores.read_gold(path)[0]] == ids
 
 
@@ -72,6 +87,31 @@ def test_empty_lists_of_answers_are_of_version_2(read):
     examples, path = read([flat(), flat(id="b", answers={"text": [], "answer_start": []})])
     assert [example.is_impossible for example in examples] == [False, True]
     assert questions.is_v2(path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "answers", "is_impossible"),
+    [
+        ({"answers": None, "is_impossible": True}, (), True),
+        ({"answers": [], "is_impossible": 1}, (), True),
+        ({"answers": {"text": [], "answer_start": []}, "is_impossible": None}, (), True),
+        ({"is_impossible": 0}, ("1902",), False),
+        ({"is_impossible": 0.0}, ("1902",), False),
+        ({"is_impossible": "false"}, ("1902",), False),
+        ({"is_impossible": None}, ("1902",), False),
+    ],
+)
+def test_forms_of_no_answer(read, changes, answers, is_impossible):
+    ((example,), path) = read(nested(qa(**changes)))
+    assert (example.answers, example.is_impossible) == (answers, is_impossible)
+    assert questions.is_v2(path) == is_impossible
+
+
+def test_answers_of_null_are_none(read):
+    ((example,), path) = read(nested(qa(answers=None)), training=False)
+    assert example.answers is None
+    with refuses(f"{path} ... 'answers'"):
+        read(nested(qa(answers=None)))
 
 
 def test_ids_that_meet(read):
@@ -90,9 +130,29 @@ def test_the_first_of_several_answers_is_learnt(read, capsys):
 def test_answers_without_a_place_are_searched(read, capsys):
     examples, path = read([flat(answers="1902"), flat(id="b")])
     questions.report_oddities(examples, path)
-    assert_says(capsys.readouterr().out, f"{path} ... 1 of 2 ... answer_start")
+    assert_says(capsys.readouterr().out, f"{path} ... 1 of 2 ... answer_start ... 0 of these")
     with refuses("q.json, question a ... '1903'"):
         read([flat(answers="1903")])
+
+
+@pytest.mark.parametrize(
+    ("context", "start", "place", "places"),
+    [
+        ("a cartel of art", {}, 12, 1),
+        ("cartels, parties", {}, 1, 2),
+        ("art, not arts, is art", {}, 0, 2),
+        ("art is art", {"answer_start": 7.0}, 7, 0),
+        ("art is art", {"answer_start": None}, 0, 2),
+        ("art is art", {"start": 7}, 7, 0),
+        ("art is art", {"answer_begin_position": "7"}, 7, 0),
+    ],
+)
+def test_the_place_of_an_answer(read, context, start, place, places):
+    texts = ({"answer": "art"} | start, {"answers": [{"text": "art"} | start]})
+    for number, given in enumerate(texts):
+        row = {"id": "a", "context": context, "question": "What?"} | given
+        ((example,), _) = read([row])
+        assert (example.start_position, example.places) == (place, places), number
 
 
 # --- WordPiece ---
@@ -138,6 +198,7 @@ def test_an_export_of_text_needs_sentencepiece():
         ("1902年", "1902 年", 1),
         ("Apple 公司", "apple公司", 1),
         ("ดี", "ดีมาก", 4 / 7),
+        ("서울특별시는", "서울특별시", 10 / 11),
         ("the bridge", "a bridge", 1),
         ("bridges", "bridge", 0),
     ],
