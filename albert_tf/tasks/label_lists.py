@@ -153,7 +153,8 @@ def items_of(cell):
         try:
             items = ast.literal_eval(of_python)
         except (ValueError, SyntaxError):
-            items = [item.strip("'\"") for item in re.split(r"[,\s]+", cell[1:-1].strip())]
+            mark = r"\s*,\s*" if "," in cell else r"\s+"
+            items = [item.strip("'\"") for item in re.split(mark, cell[1:-1].strip())]
             if re.search(r"""[\[(,\s]['"]""", cell):  # a text may have spaces
                 raise UserError(f"this is no list that can be read: {reprlib.repr(cell)}") from None
     if isinstance(items, dict) or not isinstance(items, list | tuple | set):

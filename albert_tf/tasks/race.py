@@ -44,6 +44,8 @@ _OPTION = re.compile(
     r"((?:option|opt?|choice|ending|answer|sol|solution)[ _.-]?)(\d+|[a-z])|()([a-z])",
     re.IGNORECASE,
 )
+# A list as JSON, Python or NumPy write it, or a tuple. A set has no order.
+_LIST = re.compile(r"""\s*(\[.*\]|\(\s*['"].*\))\s*""", re.DOTALL)
 _BLANK = "_"  # where an option belongs in a question that is a gapped sentence
 
 
@@ -311,7 +313,7 @@ def passages_of_table(path, with_answers=True):
         options = [cells.get(name, "") for name in columns]
         if named["options"]:
             with about(row.place):
-                options = label_lists.items_of(named["options"])
+                options = _options_in(named["options"])
         while options and not options[-1]:  # the question has fewer than others
             options.pop()
         answer = named["answer"].strip()
@@ -324,6 +326,16 @@ def passages_of_table(path, with_answers=True):
         if letters and "answers" in passage:
             passage["answers"] = [next(letters)]
         yield place, passage
+
+
+def _options_in(cell):
+    """The options of a cell that holds a list: list of str."""
+    if not _LIST.fullmatch(cell):
+        raise UserError(
+            f"the options are no list: {reprlib.repr(cell)}. Write them as a list, such as "
+            '["red", "green"], or in a column each: option 1, option 2, ...'
+        )
+    return label_lists.items_of(cell.strip())
 
 
 def _letters_of_numbers(path, found):

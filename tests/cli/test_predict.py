@@ -429,6 +429,9 @@ def test_questions_in_a_file_like_that_of_a_training(tmp_path):
     for content in (json.dumps(usual), "It.\tWho?\tx\ty\n"):
         path.write_text(content)
         assert predict_examples.questions(str(path), model) is None
+    path.write_text(json.dumps(row | {"choices": "x, y"}))
+    with refuses(f"{path}, line 1 ... 'x, y'"):
+        predict_examples.questions(str(path), model)
     qa = {"id": 7, "question": "Who?", "answers": [{"text": "It", "answer_start": 0}]}
     path.write_text(json.dumps({"data": [{"paragraphs": [{"context": "It.", "qas": [qa]}]}]}))
     (found,) = predict_examples.questions(str(path), QUESTIONS)

@@ -129,6 +129,7 @@ ASKED = '"question": "Who?", "options": ["x", "y"]'
         ("train.csv", ["question,B,A,answer", "Who?,y,x,B"], [1]),
         ("train.csv", ["id,question,choice_a,choice_b,answer", "7,Who?,x,y,y"], [1]),
         ("train.csv", ["question,ending0,ending1,label", "Who?,x,y,1", "When?,x,y,0"], [1, 0]),
+        ("train.csv", [HEAD, "a;Who?;('x', 'y');y", "a;When?;[the day, the year];B"], [1, 1]),
         ("train.jsonl", ['{"question": "Who?", "sol1": "x", "sol2": "y", "label": "A"}'], [0]),
         ("train.json", ['[{"question": "Who?", "choices": {"text": ["x", "y"]}, "label": "B"}]'],
          [1]),
@@ -174,6 +175,16 @@ ABC = "question;A;B;C;answer"
             "test.csv ... 1 of 2",
         ),  # some have no answer
         ("train", [HEAD, "a;Who?;['x', 'y'];1"], "train.csv ... 0 ... 1 ... A, B"),  # from 0 or 1
+        *(
+            ("train", [HEAD, f"a;Who?;{options};A"], f"train.csv, line 2 ... {options[:3]}")
+            for options in (
+                "red, green, blue",
+                "A) a B) b",
+                "a|b",
+                "{'a', 'b'}",
+                "(a) x, (b) y (z)",
+            )
+        ),
         ("train", ["question;0;1;answer", "Who?;x;y;A"], "train.csv ... option 1 ... options"),
         ("train", ["question;first;second;answer", "Who?;x;y;A"], "train.csv ... option 1"),
         ("train", [ABC, "Who?;x;y;z;A"], "--middle_only"),  # tables have no levels
