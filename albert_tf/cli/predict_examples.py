@@ -343,17 +343,26 @@ def _of_squad(path):
 
 
 def _with_options(path, model):
-    """(place, example) of each row of a table with columns of `race.COLUMNS`; or None."""
+    """(place, example) of each row of a table with columns of `race.COLUMNS`; or None.
+
+    None too if `read` takes all of its columns as they are: it copies the others to the output.
+    """
     from albert_tf.tasks import race
 
     try:
-        header = tables.read_columns(path, ("question",), has_header=True).header
+        table = tables.read_columns(path, ("question",), has_header=True)
     except UserError:
         return None
-    usual = {*model.columns, "options"}
-    names = {*itertools.chain(*race.COLUMNS.values()), *race.option_columns(header)}
-    if not names & {*header} - usual:
+    columns = [*race.columns_of(table.header).values(), race.option_columns(table.header)]
+    used = {*itertools.chain(*columns)}
+    if not used:
         return None
+    usual = {"article", *(model.option_columns if table.form.separator else ["options"])}
+    if "article" in used and used <= usual:
+        at = table.header.index("article")
+        passages = (cell for row in table.rows for cell in row.cells[at : at + 1])
+        if not any(map(race.PASSAGE_LIST.fullmatch, passages)):
+            return None
     found = []
     for place, passage in race.passages_of_table(path, with_answers=False):
         (question,), (options_,) = passage["questions"], passage["options"]

@@ -7,6 +7,7 @@ questions with fewer than others.
 """
 
 import dataclasses
+import itertools
 import os
 import re
 import reprlib
@@ -35,10 +36,13 @@ NUM_OPTIONS = 4  # of RACE
 MOST_OPTIONS = len(LETTERS)
 _OWN = glue.GlueTask("", text=("question",), files=glue.OWN_FILES)  # a user's tables
 COLUMNS = {  # what a column holds -> names that it may have
-    "article": ("article", "context", "passage", "paragraph", "premise"),
+    "article": (
+        "article", "context", "passage", "paragraph", "premise", "story", "text", "document",
+        "dialogue", "support", "background", "flores_passage",
+    ),
     "options": ("options", "choices", "choices.text"),
     "answer": ("answer", "answerKey", "label"),
-}
+}  # fmt: skip
 # Columns with an option each: option 1, ...; choice_a, ...; ending0, ...; A, B, ...
 _OPTION = re.compile(
     r"((?:option|opt?|choice|ending|answer|sol|solution)[ _.-]?)(\d+|[a-z])|()([a-z])",
@@ -46,6 +50,8 @@ _OPTION = re.compile(
 )
 # A list as JSON, Python or NumPy write it, or a tuple. A set has no order.
 _LIST = re.compile(r"""\s*(\[.*\]|\(\s*['"].*\))\s*""", re.DOTALL)
+# A passage is a list if it begins with a text in quotes, and not with "[1]" or "[[Link]]".
+PASSAGE_LIST = re.compile(r"""\[([\s\[{]*["'].*)?\]""", re.DOTALL)
 _BLANK = "_"  # where an option belongs in a question that is a gapped sentence
 
 
@@ -280,13 +286,25 @@ def option_columns(header):
     return []
 
 
+def columns_of(header):
+    """The columns of a table by what they hold: dict from the keys of `COLUMNS` to lists of str."""
+    return {key: [name for name in names if name in header] for key, names in COLUMNS.items()}
+
+
 def _read_table(path):
     """Reads a table with a question in each row: tables.Table."""
     table = tables.read_columns(path, ("question",), has_header=True)
-    if not {*COLUMNS["options"]} & {*table.header} and not option_columns(table.header):
+    columns = columns_of(table.header)
+    if not columns["options"] and not option_columns(table.header):
         raise UserError(
             f"{path}: no column has options: name them option 1, option 2, ..., or put a list into "
             f"the column options. Columns: {', '.join(table.header)}"
+        )
+    parts = [name for name in table.header if name.partition(".")[0] in COLUMNS["article"]]
+    if parts and not columns["article"]:
+        raise UserError(
+            f"{path}: the passage is an object with {', '.join(parts)}: write it as a text, or as "
+            "a list of texts"
         )
     return table
 
@@ -294,30 +312,32 @@ def _read_table(path):
 def passages_of_table(path, with_answers=True):
     """Yields (file and line, passage) of each row of a table, which has one question.
 
-    The columns have the names of `COLUMNS`. Options are a list in one column, or have a column
-    each, as of `option_columns`. Answers may be numbers of options, from 0 if one of them is 0, or
-    from 1, if they are not all texts of options.
+    The columns have the names of `COLUMNS`. A passage that is a list of texts, such as the turns of
+    a dialogue, is joined by spaces. Options are a list in one column, or have a column each, as of
+    `option_columns`. Answers may be numbers of options, from 0 if one of them is 0, or from 1, if
+    they are not all texts of options.
 
     Args:
         path: str.
         with_answers: bool, whether answers are read.
     """
     table, found = _read_table(path), []
-    columns = option_columns(table.header)
+    columns, names_of = option_columns(table.header), columns_of(table.header)
     for number, row in enumerate(table.rows):
         cells = dict(zip(table.header, row.cells, strict=False))
         named = {
             key: next((cells[name] for name in names if cells.get(name)), "")
-            for key, names in COLUMNS.items()
+            for key, names in names_of.items()
         }
         options = [cells.get(name, "") for name in columns]
-        if named["options"]:
-            with about(row.place):
+        with about(row.place):
+            if named["options"]:
                 options = _options_in(named["options"])
+            article = _joined(named["article"])
         while options and not options[-1]:  # the question has fewer than others
             options.pop()
         answer = named["answer"].strip()
-        passage = {"id": cells.get("id") or str(number), "article": named["article"]}
+        passage = {"id": cells.get("id") or str(number), "article": article}
         passage |= {"questions": [cells["question"]], "options": [options]}
         is_known = with_answers and answer not in label_lists.STAND_INS
         found.append((row.place, passage | ({"answers": [answer]} if is_known else {})))
@@ -326,6 +346,18 @@ def passages_of_table(path, with_answers=True):
         if letters and "answers" in passage:
             passage["answers"] = [next(letters)]
         yield place, passage
+
+
+def _joined(cell):
+    """A passage that is a list of texts, as one text; another stays as it is."""
+    items = label_lists.values_of(cell) if PASSAGE_LIST.fullmatch(cell) else [cell]
+    other = next((item for item in items if not isinstance(item, str)), None)
+    if other is not None:
+        raise UserError(
+            f"the passage is a list with {reprlib.repr(other)}: write it as a text, or as a list "
+            "of texts"
+        )
+    return " ".join(items)
 
 
 def _options_in(cell):
@@ -546,7 +578,7 @@ class RaceData(base.DataSet):
         """The training folder and its levels, or the table with the columns that are read."""
         if has_tables(self.data_dir):
             table = _read_table(self.sources("train")[0])
-            used = [name for names in COLUMNS.values() for name in names if name in table.header]
+            used = [*itertools.chain(*columns_of(table.header).values())]
             used += ["question", "id", *option_columns(table.header)]
             unused = [name for name in table.header if name not in used]
             return f"{table}" + (f"; not used: {', '.join(unused)}" if unused else "")

@@ -429,6 +429,12 @@ def test_questions_in_a_file_like_that_of_a_training(tmp_path):
     for content in (json.dumps(usual), "It.\tWho?\tx\ty\n"):
         path.write_text(content)
         assert predict_examples.questions(str(path), model) is None
+    lists = json.dumps(usual | {"article": ["It", "is."]})
+    columns = """article,question,options\n"['It', 'is.']",Who?,"['x', 'y']"\n"""
+    for name, content in (("in.jsonl", lists), ("in.csv", columns)):
+        (tmp_path / name).write_text(content)
+        (found,) = predict_examples.questions(str(tmp_path / name), model)
+        assert found[0] == usual | {"article": "It is."}
     path.write_text(json.dumps(row | {"choices": "x, y"}))
     with refuses(f"{path}, line 1 ... 'x, y'"):
         predict_examples.questions(str(path), model)

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import contextlib
 import json
 from pathlib import Path
 
@@ -141,6 +142,26 @@ def test_tables_of_questions(name, lines, labels, tokenizer, tmp_path):
     assert [example.label for example in found] == labels and race.count_options(tmp_path) == 2
     assert found[0].endings == ("who? x", "who? y")
     assert {example.context for example in found} <= {"a", ""}
+
+
+@pytest.mark.parametrize(
+    ("passage", "context"),
+    [
+        ({"story": "It."}, "it."), ({"flores_passage": "It."}, "it."), ({"text": "It."}, "it."),
+        ({"dialogue": ["M: hi", "W: yo"]}, "m: hi w: yo"), ({"context": "['a', 'b']"}, "a b"),
+        ({"context": "[1] It"}, "[1] it"), ({"context": "[[a 'b' c]]"}, "[[a 'b' c]]"),
+        ({"context": []}, ""), ({"context": None, "document": "It."}, "it."),
+        ({"context": {"sentences": ["a", "b"]}}, "train.jsonl ... context.sentences"),
+        ({"context": ["a", ["b"]]}, "train.jsonl, line 1 ... ['b']"),
+        ({"story": [{"s": "a"}]}, "train.jsonl, line 1 ... {'s': 'a'}"),
+    ],
+)  # fmt: skip
+def test_passages_of_tables(passage, context, tokenizer, tmp_path):
+    row = {"question": "Who?", "options": ["x", "y"], "answer": "A"} | passage
+    (tmp_path / "train.jsonl").write_text(json.dumps(row))
+    with refuses(context) if context.startswith("train") else contextlib.nullcontext():
+        (example,) = race.read_examples(str(tmp_path), "train", tokenizer)
+        assert example.context == context
 
 
 @pytest.mark.parametrize(
