@@ -40,7 +40,8 @@ COLUMNS = {  # what a column holds -> names that it may have
         "article", "context", "passage", "paragraph", "premise", "story", "text", "document",
         "dialogue", "support", "background", "flores_passage",
     ),
-    "options": ("options", "choices", "choices.text"),
+    "options": ("options", "choices", "choices.text", "options.text"),
+    "labels": ("choices.label", "options.label"),  # what the answers call the options
     "answer": ("answer", "answerKey", "label"),
 }  # fmt: skip
 # Columns with an option each: option 1, ...; choice_a, ...; ending0, ...; A, B, ...
@@ -329,17 +330,21 @@ def passages_of_table(path, with_answers=True):
             key: next((cells[name] for name in names if cells.get(name)), "")
             for key, names in names_of.items()
         }
-        options = [cells.get(name, "") for name in columns]
+        options, labels = [cells.get(name, "") for name in columns], []
         with about(row.place):
             if named["options"]:
-                options = _options_in(named["options"])
+                options, labels = _options_in(named["options"])
+            if named["labels"]:
+                labels = label_lists.items_of(named["labels"])
             article = _joined(named["article"])
         while options and not options[-1]:  # the question has fewer than others
             options.pop()
         answer = named["answer"].strip()
+        is_known = with_answers and answer not in label_lists.STAND_INS
+        if is_known and answer in labels[:MOST_OPTIONS] and len({*labels}) == len(labels):
+            answer = LETTERS[labels.index(answer)]
         passage = {"id": cells.get("id") or str(number), "article": article}
         passage |= {"questions": [cells["question"]], "options": [options]}
-        is_known = with_answers and answer not in label_lists.STAND_INS
         found.append((row.place, passage | ({"answers": [answer]} if is_known else {})))
     letters = _letters_of_numbers(path, found)
     for place, passage in found:
@@ -361,13 +366,23 @@ def _joined(cell):
 
 
 def _options_in(cell):
-    """The options of a cell that holds a list: list of str."""
+    """The options of a cell that holds a list, and their labels: two lists of str.
+
+    There are labels if the options are objects, such as `{"label": "A", "text": "red"}`.
+    """
     if not _LIST.fullmatch(cell):
         raise UserError(
             f"the options are no list: {reprlib.repr(cell)}. Write them as a list, such as "
             '["red", "green"], or in a column each: option 1, option 2, ...'
         )
-    return label_lists.items_of(cell.strip())
+    items, labels = label_lists.values_of(cell.strip()), []
+    if all(isinstance(item, dict) and "text" in item for item in items):
+        labels = [item.get("label") for item in items]
+        items = [item["text"] for item in items]
+    other = next((item for item in items if isinstance(item, list | dict)), None)
+    if other is not None:
+        raise UserError(f"an option is {reprlib.repr(other)}: write each option as a text")
+    return [[tables.cell(item).strip() for item in values] for values in (items, labels)]
 
 
 def _letters_of_numbers(path, found):

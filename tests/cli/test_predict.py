@@ -435,6 +435,10 @@ def test_questions_in_a_file_like_that_of_a_training(tmp_path):
         (tmp_path / name).write_text(content)
         (found,) = predict_examples.questions(str(tmp_path / name), model)
         assert found[0] == usual | {"article": "It is."}
+    objects = json.dumps([{"label": "A", "text": "x"}, {"label": "B", "text": "y"}])
+    for choices in (objects, '{"label": ["A", "B"], "text": ["x", "y"]}'):
+        path.write_text(f'{{"question": "Who?", "article": "It.", "choices": {choices}}}')
+        assert predict_examples.questions(str(path), model)[0][0] == usual
     path.write_text(json.dumps(row | {"choices": "x, y"}))
     with refuses(f"{path}, line 1 ... 'x, y'"):
         predict_examples.questions(str(path), model)

@@ -115,6 +115,8 @@ def test_passage(tokenizer, tmp_path):
 
 HEAD = "context;question;choices;label"
 ASKED = '"question": "Who?", "options": ["x", "y"]'
+AS_OBJECTS = ASKED.replace('"x", "y"', '{"label": 2, "text": "x"}, {"label": 1, "text": "y"}')
+LABELLED = '"question": "Who?", "choices": {"text": %s, "label": %s}'
 
 
 @pytest.mark.parametrize(
@@ -132,6 +134,12 @@ ASKED = '"question": "Who?", "options": ["x", "y"]'
         ("train.csv", ["question,ending0,ending1,label", "Who?,x,y,1", "When?,x,y,0"], [1, 0]),
         ("train.csv", [HEAD, "a;Who?;('x', 'y');y", "a;When?;[the day, the year];B"], [1, 1]),
         ("train.jsonl", ['{"question": "Who?", "sol1": "x", "sol2": "y", "label": "A"}'], [0]),
+        ("train.jsonl", [f'{{{AS_OBJECTS}, "{key}": 2}}' for key in ("answer", "label")], [0, 0]),
+        ("train.jsonl", [f'{{{AS_OBJECTS.replace("label", "n")}, "answerKey": "y"}}'], [1]),
+        ("train.jsonl",
+         [f'{{{LABELLED % texts}, "answerKey": "{key}"}}'
+          for texts, key in ((('["x", "y"]', "[1, 2]"), 1), (('["2", "1"]', "[1, 2]"), 1),
+                             (('["B", "A"]', '["A", "B"]'), "A"))], [0, 0, 0]),
         ("train.json", ['[{"question": "Who?", "choices": {"text": ["x", "y"]}, "label": "B"}]'],
          [1]),
     ],
@@ -206,6 +214,8 @@ ABC = "question;A;B;C;answer"
                 "(a) x, (b) y (z)",
             )
         ),
+        ("train", [HEAD, "a;Who?;[{'label': 'A'}, {'label': 'B'}];A"], "line 2 ... {'label': 'A'}"),
+        ("train", [HEAD, "a;Who?;[['x'], ['y']];A"], "line 2 ... ['x']"),
         ("train", ["question;0;1;answer", "Who?;x;y;A"], "train.csv ... option 1 ... options"),
         ("train", ["question;first;second;answer", "Who?;x;y;A"], "train.csv ... option 1"),
         ("train", [ABC, "Who?;x;y;z;A"], "--middle_only"),  # tables have no levels
@@ -216,6 +226,12 @@ def test_tables_that_are_refused(split, lines, message, tokenizer, tmp_path):
     levels = race.LEVELS if "--middle" not in message else ("middle",)
     with refuses(f"{tmp_path} ... {message}"):
         race.read_examples(str(tmp_path), split, tokenizer, levels)
+
+
+def test_options_without_labels_have_no_answer_either(tokenizer, tmp_path):
+    (tmp_path / "test.jsonl").write_text(f'{{{AS_OBJECTS.replace("label", "n")}, "answer": ""}}')
+    (example,) = race.read_examples(str(tmp_path), "test", tokenizer)
+    assert example.label is None
 
 
 @pytest.mark.parametrize(
