@@ -315,14 +315,14 @@ def passages_of_table(path, with_answers=True):
 
     The columns have the names of `COLUMNS`. A passage that is a list of texts, such as the turns of
     a dialogue, is joined by spaces. Options are a list in one column, or have a column each, as of
-    `option_columns`. Answers may be numbers of options, from 0 if one of them is 0, or from 1, if
-    they are not all texts of options.
+    `option_columns`. An answer is a label of an option, if they have labels, or else as the whole
+    file tells: numbers of options, from 0 if one of them is 0, or from 1; letters; or texts.
 
     Args:
         path: str.
         with_answers: bool, whether answers are read.
     """
-    table, found = _read_table(path), []
+    table, found, others = _read_table(path), [], []
     columns, names_of = option_columns(table.header), columns_of(table.header)
     for number, row in enumerate(table.rows):
         cells = dict(zip(table.header, row.cells, strict=False))
@@ -341,16 +341,18 @@ def passages_of_table(path, with_answers=True):
             options.pop()
         answer = named["answer"].strip()
         is_known = with_answers and answer not in label_lists.STAND_INS
-        if is_known and answer in labels[:MOST_OPTIONS] and len({*labels}) == len(labels):
-            answer = LETTERS[labels.index(answer)]
+        is_label = answer in labels and len({*labels}) == len(labels)
+        if is_label:
+            answer = _letter_at(labels.index(answer))
         passage = {"id": cells.get("id") or str(number), "article": article}
         passage |= {"questions": [cells["question"]], "options": [options]}
         found.append((row.place, passage | ({"answers": [answer]} if is_known else {})))
-    letters = _letters_of_numbers(path, found)
-    for place, passage in found:
-        if letters and "answers" in passage:
-            passage["answers"] = [next(letters)]
-        yield place, passage
+        if is_known and not is_label:
+            others.append(found[-1])
+    letters = _letters_of_numbers(path, others) or _letters_or_texts(others)
+    for (_, passage), letter in zip(others, letters, strict=True):
+        passage["answers"] = [letter]
+    yield from found
 
 
 def _joined(cell):
@@ -386,16 +388,16 @@ def _options_in(cell):
 
 
 def _letters_of_numbers(path, found):
-    """Iterator over the letters of answers that are numbers of options; None if they are not.
+    """The letters of answers that are numbers of options: list of str; None if they are not.
 
     Args:
         path: str.
-        found: list of (place, passage with one question).
+        found: list of (place, passage with one question and its answer).
 
     Raises:
         UserError: it cannot be seen what the numbers mean.
     """
-    given = [(p["answers"][0], p["options"][0]) for _, p in found if "answers" in p]
+    given = [(p["answers"][0], p["options"][0]) for _, p in found]
     if not given or not all(answer.isdecimal() for answer, _ in given):
         return None
     numbers = [(int(answer), len(options)) for answer, options in given]
@@ -415,7 +417,47 @@ def _letters_of_numbers(path, found):
             f"{path}: the answers are numbers, and it cannot be seen whether the first option is 0 "
             "or 1: give letters (A, B, ...) or the texts of the options"
         )
-    return iter([LETTERS[number - first] for number, _ in numbers])
+    return [_letter_at(number - first) for number, _ in numbers]
+
+
+def _letters_or_texts(found):
+    """Answers that are letters or texts of options, and none both of different ones: list of str.
+
+    If only one of the two is possible for each answer of the file, it is meant.
+
+    Args:
+        found: list of (place, passage with one question and its answer).
+
+    Raises:
+        UserError: it cannot be seen what an answer means.
+    """
+    answers = [passage["answers"][0] for _, passage in found]
+    options = [[*map(str.strip, passage["options"][0])] for _, passage in found]
+    by_letter = [
+        _place(a.upper(), [*LETTERS[: len(o)]]) for a, o in zip(answers, options, strict=True)
+    ]
+    by_text = [_place(a, o) for a, o in zip(answers, options, strict=True)]
+    for n, (letter, text) in enumerate(zip(by_letter, by_text, strict=True)):
+        if None in (letter, text) or letter == text:
+            continue
+        if (None in by_letter) == (None in by_text):
+            raise UserError(
+                f"{found[n][0]}: the answer {answers[n]!r} is the letter of an option and the text "
+                "of another: give each answer as the number of its option, from 0"
+            )
+        if None in by_letter:
+            answers[n] = _letter_at(text)
+    return answers
+
+
+def _place(item, items):
+    """The place of an item in a list: int, or None."""
+    return items.index(item) if item in items else None
+
+
+def _letter_at(place):
+    """The letter of an option; "" if there are too many, which `read_passage` refuses."""
+    return LETTERS[place : place + 1]
 
 
 def _passages(path):

@@ -181,9 +181,12 @@ def test_passages_of_tables(passage, context, tokenizer, tmp_path):
         (["x;;z;2", "x;y;;0"], [2, 0]),  # an empty option keeps its place
         (["x;y;z;-1", "x;y;z;-1"], [None, None]),
         (["x;y;z;3", "x;y;z;1", "3;2;1;1"], [2, 0, 0]),
+        (["O;A;B;A", "O;A;B;O"], [1, 0]),  # texts, since O is no letter of an option
+        (["O;A;B;A", "x;y;z;b"], [0, 1]),  # letters, since b is no text
+        (["A;B;C;A", "x;y;z;y"], [0, 1]),  # both are the same
     ],
 )
-def test_answers_that_are_numbers(rows, labels, tokenizer, tmp_path):
+def test_answers_that_are_numbers_letters_or_texts(rows, labels, tokenizer, tmp_path):
     lines = ["question;A;B;C;answer", *(f"Q{n}?;{row}" for n, row in enumerate(rows))]
     (tmp_path / "test.csv").write_text("\n".join(lines) + "\n")
     found = race.read_examples(str(tmp_path), "test", tokenizer)
@@ -197,6 +200,8 @@ ABC = "question;A;B;C;answer"
     ("split", "lines", "message"),
     [
         ("test", [ABC, "?;3;2;1;1", "?;3;2;1;2"], "test.csv ... see"),  # numbers or texts
+        ("test", [ABC, "?;O;A;B;B"], "test.csv, line 2 ... 'B' ... 0"),  # letters or texts
+        ("test", [ABC, "?;x;y;z;x", "?;x;y;z;B", "?;O;A;B;B"], "test.csv, line 4 ... 'B'"),
         ("test", [ABC, "?;x;y;z;9"], "test.csv ... 9"),
         (
             "test",
