@@ -350,18 +350,17 @@ def _with_options(path, model):
     from albert_tf.tasks import race
 
     try:
-        table = tables.read_columns(path, ("question",), has_header=True)
+        table = race.table_of_questions(path)
     except UserError:
         return None
     columns = [*race.columns_of(table.header).values(), race.option_columns(table.header)]
     used = {*itertools.chain(*columns)}
-    if not used:
-        return None
-    usual = {"article", *(model.option_columns if table.form.separator else ["options"])}
+    options_ = model.option_columns if table.form.separator else ["options"]
+    usual = {"article", "question", *options_}
     if "article" in used and used <= usual:
         at = table.header.index("article")
         passages = (cell for row in table.rows for cell in row.cells[at : at + 1])
-        if not any(map(race.PASSAGE_LIST.fullmatch, passages)):
+        if not any(map(race.TEXT_LIST.fullmatch, passages)):
             return None
     found = []
     for place, passage in race.passages_of_table(path, with_answers=False):

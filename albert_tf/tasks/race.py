@@ -35,24 +35,35 @@ LETTERS = string.ascii_uppercase
 NUM_OPTIONS = 4  # of RACE
 MOST_OPTIONS = len(LETTERS)
 _OWN = glue.GlueTask("", text=("question",), files=glue.OWN_FILES)  # a user's tables
-COLUMNS = {  # what a column holds -> names that it may have
+COLUMNS = {  # what a column holds -> names that it may have, in small letters
+    "question": (
+        "question", "question_stem", "question.stem", "prompt", "query", "sentence", "goal", "ctx",
+        "sent2",
+    ),
     "article": (
         "article", "context", "passage", "paragraph", "premise", "story", "text", "document",
-        "dialogue", "support", "background", "flores_passage",
+        "dialogue", "support", "background", "flores_passage", "sent1",
     ),
-    "options": ("options", "choices", "choices.text", "options.text"),
+    "options": (
+        "options", "choices", "choices.text", "options.text", "question.choices", "endings",
+        "answers", "choice",
+    ),
     "labels": ("choices.label", "options.label"),  # what the answers call the options
-    "answer": ("answer", "answerKey", "label"),
+    "answer": (
+        "answer", "answerkey", "label", "gold_label", "correct_answer", "correct_option", "correct",
+        "correct_answer_num", "cop", "answers", "choice",
+    ),
 }  # fmt: skip
-# Columns with an option each: option 1, ...; choice_a, ...; ending0, ...; A, B, ...
+# Columns with an option each: option 1, ...; choice_a, ...; ending0, ...; A, B, ...; options.A, ...
 _OPTION = re.compile(
-    r"((?:option|opt?|choice|ending|answer|sol|solution)[ _.-]?)(\d+|[a-z])|()([a-z])",
+    r"((?:options?|opt?|choices?|ending|(?:mc_)?answer|sol|solution)[ _.-]?)(\d+|[a-z])|()([a-z])",
     re.IGNORECASE,
 )
 # A list as JSON, Python or NumPy write it, or a tuple. A set has no order.
 _LIST = re.compile(r"""\s*(\[.*\]|\(\s*['"].*\))\s*""", re.DOTALL)
-# A passage is a list if it begins with a text in quotes, and not with "[1]" or "[[Link]]".
-PASSAGE_LIST = re.compile(r"""\[([\s\[{]*["'].*)?\]""", re.DOTALL)
+# A passage or answer is a list if it begins with a text in quotes, and not with "[1]" or "[[Link]]".
+TEXT_LIST = re.compile(r"""\[([\s\[{]*["'].*)?\]""", re.DOTALL)
+_MARKED = re.compile(r"^\(?([A-Za-z])[.):]$")  # an answer such as (A) or A.
 _BLANK = "_"  # where an option belongs in a question that is a gapped sentence
 
 
@@ -289,19 +300,46 @@ def option_columns(header):
 
 def columns_of(header):
     """The columns of a table by what they hold: dict from the keys of `COLUMNS` to lists of str."""
-    return {key: [name for name in names if name in header] for key, names in COLUMNS.items()}
+    known = {name.lower().replace(" ", "_"): name for name in header}
+    found = {key: [known[n] for n in names if n in known] for key, names in COLUMNS.items()}
+    # Names of options that are also those of answers: they are answers if others hold the options.
+    both = [name for name in found["options"] if name in found["answer"]]
+    is_answer = len(both) < len(found["options"]) or option_columns(header)
+    key = "options" if is_answer else "answer"
+    return found | {key: [name for name in found[key] if name not in both]}
+
+
+def table_of_questions(path):
+    """Reads a table with a column of questions: tables.Table.
+
+    Args:
+        path: str.
+
+    Raises:
+        UserError: no column has questions, or as `tables.read_columns`.
+    """
+    try:
+        return tables.read_columns(path, ("question",), has_header=True)
+    except UserError:  # perhaps the column has another name
+        header = tables.read_columns(path, (0,), has_header=True).header
+        names = columns_of(header)["question"]
+    if not names:
+        raise UserError(
+            f"{path}: no column has questions: name it question. Columns: {', '.join(header)}"
+        )
+    return tables.read_columns(path, names[:1], has_header=True)
 
 
 def _read_table(path):
-    """Reads a table with a question in each row: tables.Table."""
-    table = tables.read_columns(path, ("question",), has_header=True)
+    """Reads a table with a question and its options in each row: tables.Table."""
+    table = table_of_questions(path)
     columns = columns_of(table.header)
     if not columns["options"] and not option_columns(table.header):
         raise UserError(
             f"{path}: no column has options: name them option 1, option 2, ..., or put a list into "
             f"the column options. Columns: {', '.join(table.header)}"
         )
-    parts = [name for name in table.header if name.partition(".")[0] in COLUMNS["article"]]
+    parts = [name for name in table.header if name.lower().partition(".")[0] in COLUMNS["article"]]
     if parts and not columns["article"]:
         raise UserError(
             f"{path}: the passage is an object with {', '.join(parts)}: write it as a text, or as "
@@ -336,16 +374,18 @@ def passages_of_table(path, with_answers=True):
                 options, labels = _options_in(named["options"])
             if named["labels"]:
                 labels = label_lists.items_of(named["labels"])
-            article = _joined(named["article"])
+            article = _joined("passage", named["article"])
+            answer = _joined("answer", named["answer"].strip())
         while options and not options[-1]:  # the question has fewer than others
             options.pop()
-        answer = named["answer"].strip()
+        if answer not in options:
+            answer = _MARKED.sub(r"\1", answer)
         is_known = with_answers and answer not in label_lists.STAND_INS
         is_label = answer in labels and len({*labels}) == len(labels)
         if is_label:
             answer = _letter_at(labels.index(answer))
         passage = {"id": cells.get("id") or str(number), "article": article}
-        passage |= {"questions": [cells["question"]], "options": [options]}
+        passage |= {"questions": [named["question"]], "options": [options]}
         found.append((row.place, passage | ({"answers": [answer]} if is_known else {})))
         if is_known and not is_label:
             others.append(found[-1])
@@ -355,13 +395,13 @@ def passages_of_table(path, with_answers=True):
     yield from found
 
 
-def _joined(cell):
-    """A passage that is a list of texts, as one text; another stays as it is."""
-    items = label_lists.values_of(cell) if PASSAGE_LIST.fullmatch(cell) else [cell]
+def _joined(what, cell):
+    """A passage or answer that is a list of texts, as one text; another stays as it is."""
+    items = label_lists.values_of(cell) if TEXT_LIST.fullmatch(cell) else [cell]
     other = next((item for item in items if not isinstance(item, str)), None)
     if other is not None:
         raise UserError(
-            f"the passage is a list with {reprlib.repr(other)}: write it as a text, or as a list "
+            f"the {what} is a list with {reprlib.repr(other)}: write it as a text, or as a list "
             "of texts"
         )
     return " ".join(items)
@@ -636,7 +676,7 @@ class RaceData(base.DataSet):
         if has_tables(self.data_dir):
             table = _read_table(self.sources("train")[0])
             used = [*itertools.chain(*columns_of(table.header).values())]
-            used += ["question", "id", *option_columns(table.header)]
+            used += ["id", *option_columns(table.header)]
             unused = [name for name in table.header if name not in used]
             return f"{table}" + (f"; not used: {', '.join(unused)}" if unused else "")
         return f"{os.path.join(self.data_dir, 'RACE', 'train')}: {' and '.join(self.levels)} school"

@@ -439,6 +439,8 @@ def test_questions_in_a_file_like_that_of_a_training(tmp_path):
     for choices in (objects, '{"label": ["A", "B"], "text": ["x", "y"]}'):
         path.write_text(f'{{"question": "Who?", "article": "It.", "choices": {choices}}}')
         assert predict_examples.questions(str(path), model)[0][0] == usual
+    path.write_text('{"goal": "Who?", "story": "It.", "sol1": "x", "sol2": "y"}')
+    assert predict_examples.questions(str(path), model)[0][0] == usual
     path.write_text(json.dumps(row | {"choices": "x, y"}))
     with refuses(f"{path}, line 1 ... 'x, y'"):
         predict_examples.questions(str(path), model)

@@ -152,6 +152,39 @@ def test_tables_of_questions(name, lines, labels, tokenizer, tmp_path):
     assert {example.context for example in found} <= {"a", ""}
 
 
+LABELLED_XY = [{"label": "A", "text": "x"}, {"label": "B", "text": "y"}]
+WHO, XY = {"question": "Who?"}, ["x", "y"]
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"sent1": "It.", "sent2": "Who?", "ending0": "x", "ending1": "y", "label": "b"},
+        {"ctx": "Who?", "ctx_a": "W", "endings": XY, "label": "B"},
+        {"sentence": "Who? _", "option1": "x", "option2": "y", "answer": "B"},
+        {"goal": "Who?", "sol1": "x", "sol2": "y", "label": "B"},
+        {"question_stem": "Who?", "choices": {"text": XY, "label": ["1", "2"]}, "answerKey": "2"},
+        {"question": {"stem": "Who?", "choices": LABELLED_XY}, "answerKey": "B"},
+        {"Question": "Who?", "Option A": "x", "Option B": "y", "Correct Answer": "B"},
+        {"prompt": "Who?", "A": "x", "B": "y", "answer": "B"},
+        WHO | {"options": {"A": "x", "B": "y"}, "answer": "y"},
+        WHO | {"choices": {"1": "x", "2": "y"}, "answer": "y"},
+        WHO | {"context": "It.", "answers": XY, "label": "B"},
+        WHO | {"choice": XY, "answer": "y"},
+        WHO | {"choices": XY, "choice": "B"},
+        WHO | {"A": "x", "B": "y", "answers": ["B"]},
+        WHO | {"mc_answer1": "x", "mc_answer2": "y", "correct_answer_num": "2"},
+        WHO | {"opa": "x", "opb": "y", "cop": 2},
+        *(WHO | {"options": XY, "correct": answer} for answer in ("(B)", "B.", "b)", ["B"])),
+    ],
+)  # fmt: skip
+def test_names_of_columns(row, tokenizer, tmp_path):
+    (tmp_path / "train.jsonl").write_text(json.dumps(row))
+    (example,) = race.read_examples(str(tmp_path), "train", tokenizer)
+    assert (example.endings, example.label) == (("who? x", "who? y"), 1)
+    assert example.context == ("it." if {"sent1", "context"} & {*row} else "")
+
+
 @pytest.mark.parametrize(
     ("passage", "context"),
     [
@@ -221,6 +254,8 @@ ABC = "question;A;B;C;answer"
         ),
         ("train", [HEAD, "a;Who?;[{'label': 'A'}, {'label': 'B'}];A"], "line 2 ... {'label': 'A'}"),
         ("train", [HEAD, "a;Who?;[['x'], ['y']];A"], "line 2 ... ['x']"),
+        ("train", ["asked;A;B;answer", "Who?;x;y;A"], "train.csv ... question ... asked"),
+        ("train", [HEAD, "a;Who?;['(A)', '(B)', 'C.'];(D)"], "line 2 ... 'D'"),
         ("train", ["question;0;1;answer", "Who?;x;y;A"], "train.csv ... option 1 ... options"),
         ("train", ["question;first;second;answer", "Who?;x;y;A"], "train.csv ... option 1"),
         ("train", [ABC, "Who?;x;y;z;A"], "--middle_only"),  # tables have no levels
