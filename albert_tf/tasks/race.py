@@ -12,7 +12,7 @@ import os
 import re
 import reprlib
 import string
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -61,10 +61,11 @@ _OPTION = re.compile(
 )
 # A list as JSON, Python or NumPy write it, or a tuple. A set has no order.
 _LIST = re.compile(r"""\s*(\[.*\]|\(\s*['"].*\))\s*""", re.DOTALL)
-# A passage or answer is a list if it begins with a text in quotes, and not with "[1]" or "[[Link]]".
+# A passage or answer is a list if it begins with a quoted text, and not with "[1]" or "[[Link]]".
 TEXT_LIST = re.compile(r"""\[([\s\[{]*["'].*)?\]""", re.DOTALL)
 _MARKED = re.compile(r"^\(?([A-Za-z])[.):]$")  # an answer such as (A) or A.
 _BLANK = "_"  # where an option belongs in a question that is a gapped sentence
+_BLANKS = re.compile(r"__|[^\W_]_[^\W_]")  # where the option comes several times, or in a word
 
 
 class Example(NamedTuple):
@@ -651,6 +652,10 @@ class RaceData(base.DataSet):
 
     levels: tuple = LEVELS
 
+    notes: ClassVar[dict] = {
+        "blanks": "the option replaces each underscore of {} questions, of which some follow each "
+        "other or stand in a word: write each gap as one _, and no other underscore"
+    }
     unit = "questions"
     labels_of_test = "answers"
 
@@ -667,9 +672,14 @@ class RaceData(base.DataSet):
         return [path for _, path in input_files(self.data_dir, split, self.levels)]
 
     def read(self, split):
-        """The questions of a split; no oddities are counted."""
+        """The questions of a split; those of tables with several underscores are counted."""
         given = self.data_dir, split, self.task.text.tokenizer, self.levels
-        return read_examples(*given, self.task.choices), {}
+        found = read_examples(*given, self.task.choices)
+        if not has_tables(self.data_dir):
+            return found, {}
+        passages = [passage for path in self.sources(split) for _, passage in _passages(path)]
+        asked = itertools.chain(*(passage["questions"] for passage in passages))
+        return found, {"blanks": sum(bool(_BLANKS.search(question)) for question in asked)}
 
     def described(self):
         """The training folder and its levels, or the table with the columns that are read."""

@@ -293,12 +293,28 @@ def test_records_of_other_levels_or_lengths_are_others(tokenizer):
     assert data.settings == {"levels": ("middle",), "max_qa_length": 24, "choices": 3}
 
 
+def data_in(folder, tokenizer):
+    two = race.RaceTask(TextInput(tokenizer, 32, SIZES), 8, choices=2)
+    return race.RaceData(two, str(folder), "out", "out")
+
+
 def test_columns_that_are_not_read_are_named(tokenizer, tmp_path):
     (tmp_path / "train.csv").write_text("hint,question,A,B,answer\nIt rains,Who?,x,y,A\n")
-    data = race.RaceData(
-        race.RaceTask(TextInput(tokenizer, 32, SIZES), 8, choices=2), str(tmp_path), "out", "out"
-    )
+    data = data_in(tmp_path, tokenizer)
     assert data.described().endswith("not used: hint")
+
+
+def test_questions_with_several_underscores_are_counted_in_tables(tokenizer, tmp_path):
+    asked = ["I am ____.", "a_b is?", "_ or _ ?", "Who?"]
+    lines = ["question;A;B;answer", *(f"{question};x;y;A" for question in asked)]
+    (tmp_path / "train.csv").write_text("\n".join(lines))
+    data = data_in(tmp_path, tokenizer)
+    examples, counts = data.read("train")
+    assert examples[0].endings[0] == "i am xxxx." and counts == {"blanks": 2}
+    assert "2 questions" in data.notes["blanks"].format(2)
+    for level in race.LEVELS:
+        write(tmp_path, f"train/{level}/1.txt", passage_of(2, questions=["I am ____."]))
+    assert data.read("train")[1] == {}
 
 
 def test_one_file_per_passage_gives_the_same_as_all_txt(tokenizer, tmp_path):
