@@ -653,8 +653,8 @@ class RaceData(base.DataSet):
     levels: tuple = LEVELS
 
     notes: ClassVar[dict] = {
-        "blanks": "the option replaces each underscore of {} questions, of which some follow each "
-        "other or stand in a word: write each gap as one _, and no other underscore"
+        "blanks": "{} questions have several underscores in a row, or some in words, and the option "
+        "replaces each of them: write a gap as one _"
     }
     unit = "questions"
     labels_of_test = "answers"
