@@ -653,8 +653,8 @@ class RaceData(base.DataSet):
     levels: tuple = LEVELS
 
     notes: ClassVar[dict] = {
-        "blanks": "{} questions have several underscores in a row, or some in words, and the option "
-        "replaces each of them: write a gap as one _"
+        "blanks": "{} questions have several underscores in a row, or some in words, and the "
+        "option replaces each of them: write a gap as one _"
     }
     unit = "questions"
     labels_of_test = "answers"
