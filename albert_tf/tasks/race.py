@@ -160,6 +160,8 @@ def read_examples(data_dir, split, tokenizer, levels=LEVELS, most_options=MOST_O
     examples, paths = [], input_files(data_dir, split, levels)
     for level, path in paths:
         for place, passage in _passages(path):
+            if not level and split != "test" and "answers" not in passage:
+                raise UserError(f"{place}: there is no answer in a column answer or label")
             examples += read_passage(
                 passage, place, tokenizer.normalize, level, split != "test", most_options
             )

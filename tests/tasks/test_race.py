@@ -256,6 +256,8 @@ ABC = "question;A;B;C;answer"
         ("train", [HEAD, "a;Who?;[['x'], ['y']];A"], "line 2 ... ['x']"),
         ("train", ["asked;A;B;answer", "Who?;x;y;A"], "train.csv ... question ... asked"),
         ("train", [HEAD, "a;Who?;['(A)', '(B)', 'C.'];(D)"], "line 2 ... 'D'"),
+        ("train", ["question;A;B", "Who?;x;y"], "train.csv, line 2 ... answer"),
+        ("dev", [ABC, "Who?;x;y;z;A", "Who?;x;y;z;-1"], "dev.csv, line 3 ... answer"),
         ("train", ["question;0;1;answer", "Who?;x;y;A"], "train.csv ... option 1 ... options"),
         ("train", ["question;first;second;answer", "Who?;x;y;A"], "train.csv ... option 1"),
         ("train", [ABC, "Who?;x;y;z;A"], "--middle_only"),  # tables have no levels
