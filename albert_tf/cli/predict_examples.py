@@ -358,9 +358,9 @@ def _with_options(path, model):
     options_ = model.option_columns if table.form.separator else ["options"]
     usual = {"article", "question", *options_}
     if "article" in used and used <= usual:
-        at = table.header.index("article")
-        passages = (cell for row in table.rows for cell in row.cells[at : at + 1])
-        if not any(map(race.TEXT_LIST.fullmatch, passages)):
+        rows = [dict(zip(table.header, row.cells, strict=False)) for row in table.rows]
+        is_list = any(race.TEXT_LIST.fullmatch(row.get("article", "")) for row in rows)
+        if not is_list and not any(row.get("options", "").startswith('[{"') for row in rows):
             return None
     found = []
     for place, passage in race.passages_of_table(path, with_answers=False):

@@ -46,17 +46,18 @@ COLUMNS = {  # what a column holds -> names that it may have, in small letters
     ),
     "options": (
         "options", "choices", "choices.text", "options.text", "question.choices", "endings",
-        "answers", "choice",
+        "answer_options", "answers", "choice",
     ),
     "labels": ("choices.label", "options.label"),  # what the answers call the options
     "answer": (
         "answer", "answerkey", "label", "gold_label", "correct_answer", "correct_option", "correct",
-        "correct_answer_num", "cop", "answers", "choice",
+        "correct_answer_id", "correct_answer_num", "cop", "answers", "choice",
     ),
 }  # fmt: skip
 # Columns with an option each: option 1, ...; choice_a, ...; ending0, ...; A, B, ...; options.A, ...
 _OPTION = re.compile(
-    r"((?:options?|opt?|choices?|ending|(?:mc_)?answer|sol|solution)[ _.-]?)(\d+|[a-z])|()([a-z])",
+    r"((?:(?:answer_)?options?|opt?|choices?|ending|(?:mc_)?answer|sol|solution)[ _.-]?)"
+    r"(\d+|[a-z])|()([a-z])",
     re.IGNORECASE,
 )
 # A list as JSON, Python or NumPy write it, or a tuple. A set has no order.
@@ -304,6 +305,7 @@ def option_columns(header):
 def columns_of(header):
     """The columns of a table by what they hold: dict from the keys of `COLUMNS` to lists of str."""
     known = {name.lower().replace(" ", "_"): name for name in header}
+    known |= {name: name for name in header}
     found = {key: [known[n] for n in names if n in known] for key, names in COLUMNS.items()}
     # Names of options that are also those of answers: they are answers if others hold the options.
     both = [name for name in found["options"] if name in found["answer"]]

@@ -435,9 +435,10 @@ def test_questions_in_a_file_like_that_of_a_training(tmp_path):
         (tmp_path / name).write_text(content)
         (found,) = predict_examples.questions(str(tmp_path / name), model)
         assert found[0] == usual | {"article": "It is."}
-    objects = json.dumps([{"label": "A", "text": "x"}, {"label": "B", "text": "y"}])
-    for choices in (objects, '{"label": ["A", "B"], "text": ["x", "y"]}'):
-        path.write_text(f'{{"question": "Who?", "article": "It.", "choices": {choices}}}')
+    objects = [{"label": "A", "text": "x"}, {"label": "B", "text": "y"}]
+    labelled = {"label": ["A", "B"], "text": ["x", "y"]}
+    for choices in ({"choices": objects}, {"options": objects}, {"choices": labelled}):
+        path.write_text(json.dumps({"question": "Who?", "article": "It."} | choices))
         assert predict_examples.questions(str(path), model)[0][0] == usual
     path.write_text('{"goal": "Who?", "story": "It.", "sol1": "x", "sol2": "y"}')
     assert predict_examples.questions(str(path), model)[0][0] == usual

@@ -174,6 +174,8 @@ WHO, XY = {"question": "Who?"}, ["x", "y"]
         WHO | {"choices": XY, "choice": "B"},
         WHO | {"A": "x", "B": "y", "answers": ["B"]},
         WHO | {"mc_answer1": "x", "mc_answer2": "y", "correct_answer_num": "2"},
+        WHO | {"answer_options": {"A": "x", "B": "y"}, "correct_answer_id": "B"},
+        WHO | {"Answer": "A", "answer": "B", "A": "x", "B": "y"},
         WHO | {"opa": "x", "opb": "y", "cop": 2},
         *(WHO | {"options": XY, "correct": answer} for answer in ("(B)", "B.", "b)", ["B"])),
     ],
