@@ -333,17 +333,25 @@ def _of_squad(path):
 
 
 def _with_options(path, model):
-    """(place, example) of each row of a table with columns of `race.COLUMNS`; or None."""
+    """(place, example) of each row of a table with columns of `race.COLUMNS`; or None.
+
+    None too if `read` takes all of its columns as they are: it copies the others to the output.
+    """
     from albert_tf.tasks import race
 
     try:
-        header = tables.read_columns(path, ("question",), has_header=True).header
+        table = race.table_of_questions(path)
     except UserError:
         return None
-    usual = {*model.columns, "options"}
-    names = {*itertools.chain(*race.COLUMNS.values()), *race.option_columns(header)}
-    if not names & {*header} - usual:
-        return None
+    columns = [*race.columns_of(table.header).values(), race.option_columns(table.header)]
+    used = {*itertools.chain(*columns)}
+    options_ = model.option_columns if table.form.separator else ["options"]
+    usual = {"article", "question", *options_}
+    if "article" in used and used <= usual:
+        rows = [dict(zip(table.header, row.cells, strict=False)) for row in table.rows]
+        is_list = any(race.TEXT_LIST.fullmatch(row.get("article", "")) for row in rows)
+        if not is_list and not any(row.get("options", "").startswith('[{"') for row in rows):
+            return None
     found = []
     for place, passage in race.passages_of_table(path, with_answers=False):
         (question,), (options_,) = passage["questions"], passage["options"]

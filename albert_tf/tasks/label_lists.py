@@ -157,7 +157,12 @@ def _separates(mark, cells):
 
 
 def items_of(cell):
-    """The items of a list as JSON, Python or NumPy write it: list of str; of null it is "".
+    """The items of a list as `values_of`: list of str; of null it is ""."""
+    return ["" if item is None else str(item).strip() for item in values_of(cell)]
+
+
+def values_of(cell):
+    """The items of a list as JSON, Python or NumPy write it: list of any type.
 
     Raises:
         UserError: the list cannot be read.
@@ -172,12 +177,11 @@ def items_of(cell):
         try:
             items = ast.literal_eval(of_python)
         except (ValueError, SyntaxError):
-            items = [item.strip("'\"") for item in re.split(r"[,\s]+", cell[1:-1].strip())]
+            mark = r"\s*,\s*" if "," in cell else r"\s+"
+            items = [item.strip("'\"") for item in re.split(mark, cell[1:-1].strip())]
             if re.search(r"""[\[(,\s]['"]""", cell):  # a text may have spaces
                 raise UserError(f"this is no list that can be read: {reprlib.repr(cell)}") from None
-    if isinstance(items, dict) or not isinstance(items, list | tuple | set):
-        items = [items]
-    return ["" if item is None else str(item).strip() for item in items]
+    return [*items] if isinstance(items, list | tuple | set) else [items]
 
 
 def _are_one_hot(lists):

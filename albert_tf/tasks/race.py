@@ -7,11 +7,12 @@ questions with fewer than others.
 """
 
 import dataclasses
+import itertools
 import os
 import re
 import reprlib
 import string
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -34,17 +35,38 @@ LETTERS = string.ascii_uppercase
 NUM_OPTIONS = 4  # of RACE
 MOST_OPTIONS = len(LETTERS)
 _OWN = glue.GlueTask("", text=("question",), files=glue.OWN_FILES)  # a user's tables
-COLUMNS = {  # what a column holds -> names that it may have
-    "article": ("article", "context", "passage", "paragraph", "premise"),
-    "options": ("options", "choices", "choices.text"),
-    "answer": ("answer", "answerKey", "label"),
-}
-# Columns with an option each: option 1, ...; choice_a, ...; ending0, ...; A, B, ...
+COLUMNS = {  # what a column holds -> names that it may have, in small letters
+    "question": (
+        "question", "question_stem", "question.stem", "prompt", "query", "sentence", "goal", "ctx",
+        "sent2",
+    ),
+    "article": (
+        "article", "context", "passage", "paragraph", "premise", "story", "text", "document",
+        "dialogue", "support", "background", "flores_passage", "sent1",
+    ),
+    "options": (
+        "options", "choices", "choices.text", "options.text", "question.choices", "endings",
+        "answer_options", "answers", "choice",
+    ),
+    "labels": ("choices.label", "options.label"),  # what the answers call the options
+    "answer": (
+        "answer", "answerkey", "label", "gold_label", "correct_answer", "correct_option", "correct",
+        "correct_answer_id", "correct_answer_num", "cop", "answers", "choice",
+    ),
+}  # fmt: skip
+# Columns with an option each: option 1, ...; choice_a, ...; ending0, ...; A, B, ...; options.A, ...
 _OPTION = re.compile(
-    r"((?:option|opt?|choice|ending|answer|sol|solution)[ _.-]?)(\d+|[a-z])|()([a-z])",
+    r"((?:(?:answer_)?options?|opt?|choices?|ending|(?:mc_)?answer|sol|solution)[ _.-]?)"
+    r"(\d+|[a-z])|()([a-z])",
     re.IGNORECASE,
 )
+# A list as JSON, Python or NumPy write it, or a tuple. A set has no order.
+_LIST = re.compile(r"""\s*(\[.*\]|\(\s*['"].*\))\s*""", re.DOTALL)
+# A passage or answer is a list if it begins with a quoted text, and not with "[1]" or "[[Link]]".
+TEXT_LIST = re.compile(r"""\[([\s\[{]*["'].*)?\]""", re.DOTALL)
+_MARKED = re.compile(r"^\(?([A-Za-z])[.):]$")  # an answer such as (A) or A.
 _BLANK = "_"  # where an option belongs in a question that is a gapped sentence
+_BLANKS = re.compile(r"__|[^\W_]_[^\W_]")  # where the option comes several times, or in a word
 
 
 class Example(NamedTuple):
@@ -139,6 +161,8 @@ def read_examples(data_dir, split, tokenizer, levels=LEVELS, most_options=MOST_O
     examples, paths = [], input_files(data_dir, split, levels)
     for level, path in paths:
         for place, passage in _passages(path):
+            if not level and split != "test" and "answers" not in passage:
+                raise UserError(f"{place}: there is no answer in a column answer or label")
             examples += read_passage(
                 passage, place, tokenizer.normalize, level, split != "test", most_options
             )
@@ -278,13 +302,53 @@ def option_columns(header):
     return []
 
 
+def columns_of(header):
+    """The columns of a table by what they hold: dict from the keys of `COLUMNS` to lists of str."""
+    known = {name.lower().replace(" ", "_"): name for name in header}
+    known |= {name: name for name in header}
+    found = {key: [known[n] for n in names if n in known] for key, names in COLUMNS.items()}
+    # Names of options that are also those of answers: they are answers if others hold the options.
+    both = [name for name in found["options"] if name in found["answer"]]
+    is_answer = len(both) < len(found["options"]) or option_columns(header)
+    key = "options" if is_answer else "answer"
+    return found | {key: [name for name in found[key] if name not in both]}
+
+
+def table_of_questions(path):
+    """Reads a table with a column of questions: tables.Table.
+
+    Args:
+        path: str.
+
+    Raises:
+        UserError: no column has questions, or as `tables.read_columns`.
+    """
+    try:
+        return tables.read_columns(path, ("question",), has_header=True)
+    except UserError:  # perhaps the column has another name
+        header = tables.read_columns(path, (0,), has_header=True).header
+        names = columns_of(header)["question"]
+    if not names:
+        raise UserError(
+            f"{path}: no column has questions: name it question. Columns: {', '.join(header)}"
+        )
+    return tables.read_columns(path, names[:1], has_header=True)
+
+
 def _read_table(path):
-    """Reads a table with a question in each row: tables.Table."""
-    table = tables.read_columns(path, ("question",), has_header=True)
-    if not {*COLUMNS["options"]} & {*table.header} and not option_columns(table.header):
+    """Reads a table with a question and its options in each row: tables.Table."""
+    table = table_of_questions(path)
+    columns = columns_of(table.header)
+    if not columns["options"] and not option_columns(table.header):
         raise UserError(
             f"{path}: no column has options: name them option 1, option 2, ..., or put a list into "
             f"the column options. Columns: {', '.join(table.header)}"
+        )
+    parts = [name for name in table.header if name.lower().partition(".")[0] in COLUMNS["article"]]
+    if parts and not columns["article"]:
+        raise UserError(
+            f"{path}: the passage is an object with {', '.join(parts)}: write it as a text, or as "
+            "a list of texts"
         )
     return table
 
@@ -292,51 +356,93 @@ def _read_table(path):
 def passages_of_table(path, with_answers=True):
     """Yields (file and line, passage) of each row of a table, which has one question.
 
-    The columns have the names of `COLUMNS`. Options are a list in one column, or have a column
-    each, as of `option_columns`. Answers may be numbers of options, from 0 if one of them is 0, or
-    from 1, if they are not all texts of options.
+    The columns have the names of `COLUMNS`. A passage that is a list of texts, such as the turns of
+    a dialogue, is joined by spaces. Options are a list in one column, or have a column each, as of
+    `option_columns`. An answer is a label of an option, if they have labels, or else as the whole
+    file tells: numbers of options, from 0 if one of them is 0, or from 1; letters; or texts.
 
     Args:
         path: str.
         with_answers: bool, whether answers are read.
     """
-    table, found = _read_table(path), []
-    columns = option_columns(table.header)
+    table, found, others = _read_table(path), [], []
+    columns, names_of = option_columns(table.header), columns_of(table.header)
     for number, row in enumerate(table.rows):
         cells = dict(zip(table.header, row.cells, strict=False))
         named = {
             key: next((cells[name] for name in names if cells.get(name)), "")
-            for key, names in COLUMNS.items()
+            for key, names in names_of.items()
         }
-        options = [cells.get(name, "") for name in columns]
-        if named["options"]:
-            with about(row.place):
-                options = label_lists.items_of(named["options"])
+        options, labels = [cells.get(name, "") for name in columns], []
+        with about(row.place):
+            if named["options"]:
+                options, labels = _options_in(named["options"])
+            if named["labels"]:
+                labels = label_lists.items_of(named["labels"])
+            article = _joined("passage", named["article"])
+            answer = _joined("answer", named["answer"].strip())
         while options and not options[-1]:  # the question has fewer than others
             options.pop()
-        answer = named["answer"].strip()
-        passage = {"id": cells.get("id") or str(number), "article": named["article"]}
-        passage |= {"questions": [cells["question"]], "options": [options]}
+        if answer not in options:
+            answer = _MARKED.sub(r"\1", answer)
         is_known = with_answers and answer not in label_lists.STAND_INS
+        is_label = answer in labels and len({*labels}) == len(labels)
+        if is_label:
+            answer = _letter_at(labels.index(answer))
+        passage = {"id": cells.get("id") or str(number), "article": article}
+        passage |= {"questions": [named["question"]], "options": [options]}
         found.append((row.place, passage | ({"answers": [answer]} if is_known else {})))
-    letters = _letters_of_numbers(path, found)
-    for place, passage in found:
-        if letters and "answers" in passage:
-            passage["answers"] = [next(letters)]
-        yield place, passage
+        if is_known and not is_label:
+            others.append(found[-1])
+    letters = _letters_of_numbers(path, others) or _letters_or_texts(others)
+    for (_, passage), letter in zip(others, letters, strict=True):
+        passage["answers"] = [letter]
+    yield from found
+
+
+def _joined(what, cell):
+    """A passage or answer that is a list of texts, as one text; another stays as it is."""
+    items = label_lists.values_of(cell) if TEXT_LIST.fullmatch(cell) else [cell]
+    other = next((item for item in items if not isinstance(item, str)), None)
+    if other is not None:
+        raise UserError(
+            f"the {what} is a list with {reprlib.repr(other)}: write it as a text, or as a list "
+            "of texts"
+        )
+    return " ".join(items)
+
+
+def _options_in(cell):
+    """The options of a cell that holds a list, and their labels: two lists of str.
+
+    There are labels if the options are objects, such as `{"label": "A", "text": "red"}`.
+    """
+    if not _LIST.fullmatch(cell):
+        raise UserError(
+            f"the options are no list: {reprlib.repr(cell)}. Write them as a list, such as "
+            '["red", "green"], or in a column each: option 1, option 2, ...'
+        )
+    items, labels = label_lists.values_of(cell.strip()), []
+    if all(isinstance(item, dict) and "text" in item for item in items):
+        labels = [item.get("label") for item in items]
+        items = [item["text"] for item in items]
+    other = next((item for item in items if isinstance(item, list | dict)), None)
+    if other is not None:
+        raise UserError(f"an option is {reprlib.repr(other)}: write each option as a text")
+    return [[tables.cell(item).strip() for item in values] for values in (items, labels)]
 
 
 def _letters_of_numbers(path, found):
-    """Iterator over the letters of answers that are numbers of options; None if they are not.
+    """The letters of answers that are numbers of options: list of str; None if they are not.
 
     Args:
         path: str.
-        found: list of (place, passage with one question).
+        found: list of (place, passage with one question and its answer).
 
     Raises:
         UserError: it cannot be seen what the numbers mean.
     """
-    given = [(p["answers"][0], p["options"][0]) for _, p in found if "answers" in p]
+    given = [(p["answers"][0], p["options"][0]) for _, p in found]
     if not given or not all(answer.isdecimal() for answer, _ in given):
         return None
     numbers = [(int(answer), len(options)) for answer, options in given]
@@ -356,7 +462,47 @@ def _letters_of_numbers(path, found):
             f"{path}: the answers are numbers, and it cannot be seen whether the first option is 0 "
             "or 1: give letters (A, B, ...) or the texts of the options"
         )
-    return iter([LETTERS[number - first] for number, _ in numbers])
+    return [_letter_at(number - first) for number, _ in numbers]
+
+
+def _letters_or_texts(found):
+    """Answers that are letters or texts of options, and none both of different ones: list of str.
+
+    If only one of the two is possible for each answer of the file, it is meant.
+
+    Args:
+        found: list of (place, passage with one question and its answer).
+
+    Raises:
+        UserError: it cannot be seen what an answer means.
+    """
+    answers = [passage["answers"][0] for _, passage in found]
+    options = [[*map(str.strip, passage["options"][0])] for _, passage in found]
+    by_letter = [
+        _place(a.upper(), [*LETTERS[: len(o)]]) for a, o in zip(answers, options, strict=True)
+    ]
+    by_text = [_place(a, o) for a, o in zip(answers, options, strict=True)]
+    for n, (letter, text) in enumerate(zip(by_letter, by_text, strict=True)):
+        if None in (letter, text) or letter == text:
+            continue
+        if (None in by_letter) == (None in by_text):
+            raise UserError(
+                f"{found[n][0]}: the answer {answers[n]!r} is the letter of an option and the text "
+                "of another: give each answer as the number of its option, from 0"
+            )
+        if None in by_letter:
+            answers[n] = _letter_at(text)
+    return answers
+
+
+def _place(item, items):
+    """The place of an item in a list: int, or None."""
+    return items.index(item) if item in items else None
+
+
+def _letter_at(place):
+    """The letter of an option; "" if there are too many, which `read_passage` refuses."""
+    return LETTERS[place : place + 1]
 
 
 def _passages(path):
@@ -510,6 +656,10 @@ class RaceData(base.DataSet):
 
     levels: tuple = LEVELS
 
+    notes: ClassVar[dict] = {
+        "blanks": "{} questions have several underscores in a row, or some in words, and the "
+        "option replaces each of them: write a gap as one _"
+    }
     unit = "questions"
     labels_of_test = "answers"
 
@@ -526,16 +676,21 @@ class RaceData(base.DataSet):
         return [path for _, path in input_files(self.data_dir, split, self.levels)]
 
     def read(self, split):
-        """The questions of a split; no oddities are counted."""
+        """The questions of a split; those of tables with several underscores are counted."""
         given = self.data_dir, split, self.task.text.tokenizer, self.levels
-        return read_examples(*given, self.task.choices), {}
+        found = read_examples(*given, self.task.choices)
+        if not has_tables(self.data_dir):
+            return found, {}
+        passages = [passage for path in self.sources(split) for _, passage in _passages(path)]
+        asked = itertools.chain(*(passage["questions"] for passage in passages))
+        return found, {"blanks": sum(bool(_BLANKS.search(question)) for question in asked)}
 
     def described(self):
         """The training folder and its levels, or the table with the columns that are read."""
         if has_tables(self.data_dir):
             table = _read_table(self.sources("train")[0])
-            used = [name for names in COLUMNS.values() for name in names if name in table.header]
-            used += ["question", "id", *option_columns(table.header)]
+            used = [*itertools.chain(*columns_of(table.header).values())]
+            used += ["id", *option_columns(table.header)]
             unused = [name for name in table.header if name not in used]
             return f"{table}" + (f"; not used: {', '.join(unused)}" if unused else "")
         return f"{os.path.join(self.data_dir, 'RACE', 'train')}: {' and '.join(self.levels)} school"

@@ -478,6 +478,22 @@ def test_questions_in_a_file_like_that_of_a_training(tmp_path):
     for content in (json.dumps(usual), "It.\tWho?\tx\ty\n"):
         path.write_text(content)
         assert predict_examples.questions(str(path), model) is None
+    lists = json.dumps(usual | {"article": ["It", "is."]})
+    columns = """article,question,options\n"['It', 'is.']",Who?,"['x', 'y']"\n"""
+    for name, content in (("in.jsonl", lists), ("in.csv", columns)):
+        (tmp_path / name).write_text(content)
+        (found,) = predict_examples.questions(str(tmp_path / name), model)
+        assert found[0] == usual | {"article": "It is."}
+    objects = [{"label": "A", "text": "x"}, {"label": "B", "text": "y"}]
+    labelled = {"label": ["A", "B"], "text": ["x", "y"]}
+    for choices in ({"choices": objects}, {"options": objects}, {"choices": labelled}):
+        path.write_text(json.dumps({"question": "Who?", "article": "It."} | choices))
+        assert predict_examples.questions(str(path), model)[0][0] == usual
+    path.write_text('{"goal": "Who?", "story": "It.", "sol1": "x", "sol2": "y"}')
+    assert predict_examples.questions(str(path), model)[0][0] == usual
+    path.write_text(json.dumps(row | {"choices": "x, y"}))
+    with refuses(f"{path}, line 1 ... 'x, y'"):
+        predict_examples.questions(str(path), model)
     qa = {"id": 7, "question": "Who?", "answers": [{"text": "It", "answer_start": 0}]}
     path.write_text(json.dumps({"data": [{"paragraphs": [{"context": "It.", "qas": [qa]}]}]}))
     (found,) = predict_examples.questions(str(path), QUESTIONS)

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import contextlib
 import json
 from pathlib import Path
 
@@ -114,6 +115,8 @@ def test_passage(tokenizer, tmp_path):
 
 HEAD = "context;question;choices;label"
 ASKED = '"question": "Who?", "options": ["x", "y"]'
+AS_OBJECTS = ASKED.replace('"x", "y"', '{"label": 2, "text": "x"}, {"label": 1, "text": "y"}')
+LABELLED = '"question": "Who?", "choices": {"text": %s, "label": %s}'
 
 
 @pytest.mark.parametrize(
@@ -129,7 +132,14 @@ ASKED = '"question": "Who?", "options": ["x", "y"]'
         ("train.csv", ["question,B,A,answer", "Who?,y,x,B"], [1]),
         ("train.csv", ["id,question,choice_a,choice_b,answer", "7,Who?,x,y,y"], [1]),
         ("train.csv", ["question,ending0,ending1,label", "Who?,x,y,1", "When?,x,y,0"], [1, 0]),
+        ("train.csv", [HEAD, "a;Who?;('x', 'y');y", "a;When?;[the day, the year];B"], [1, 1]),
         ("train.jsonl", ['{"question": "Who?", "sol1": "x", "sol2": "y", "label": "A"}'], [0]),
+        ("train.jsonl", [f'{{{AS_OBJECTS}, "{key}": 2}}' for key in ("answer", "label")], [0, 0]),
+        ("train.jsonl", [f'{{{AS_OBJECTS.replace("label", "n")}, "answerKey": "y"}}'], [1]),
+        ("train.jsonl",
+         [f'{{{LABELLED % texts}, "answerKey": "{key}"}}'
+          for texts, key in ((('["x", "y"]', "[1, 2]"), 1), (('["2", "1"]', "[1, 2]"), 1),
+                             (('["B", "A"]', '["A", "B"]'), "A"))], [0, 0, 0]),
         ("train.json", ['[{"question": "Who?", "choices": {"text": ["x", "y"]}, "label": "B"}]'],
          [1]),
     ],
@@ -142,6 +152,61 @@ def test_tables_of_questions(name, lines, labels, tokenizer, tmp_path):
     assert {example.context for example in found} <= {"a", ""}
 
 
+LABELLED_XY = [{"label": "A", "text": "x"}, {"label": "B", "text": "y"}]
+WHO, XY = {"question": "Who?"}, ["x", "y"]
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"sent1": "It.", "sent2": "Who?", "ending0": "x", "ending1": "y", "label": "b"},
+        {"ctx": "Who?", "ctx_a": "W", "endings": XY, "label": "B"},
+        {"sentence": "Who? _", "option1": "x", "option2": "y", "answer": "B"},
+        {"goal": "Who?", "sol1": "x", "sol2": "y", "label": "B"},
+        {"question_stem": "Who?", "choices": {"text": XY, "label": ["1", "2"]}, "answerKey": "2"},
+        {"question": {"stem": "Who?", "choices": LABELLED_XY}, "answerKey": "B"},
+        {"Question": "Who?", "Option A": "x", "Option B": "y", "Correct Answer": "B"},
+        {"prompt": "Who?", "A": "x", "B": "y", "answer": "B"},
+        WHO | {"options": {"A": "x", "B": "y"}, "answer": "y"},
+        WHO | {"choices": {"1": "x", "2": "y"}, "answer": "y"},
+        WHO | {"context": "It.", "answers": XY, "label": "B"},
+        WHO | {"choice": XY, "answer": "y"},
+        WHO | {"choices": XY, "choice": "B"},
+        WHO | {"A": "x", "B": "y", "answers": ["B"]},
+        WHO | {"mc_answer1": "x", "mc_answer2": "y", "correct_answer_num": "2"},
+        WHO | {"answer_options": {"A": "x", "B": "y"}, "correct_answer_id": "B"},
+        WHO | {"Answer": "A", "answer": "B", "A": "x", "B": "y"},
+        WHO | {"opa": "x", "opb": "y", "cop": 2},
+        *(WHO | {"options": XY, "correct": answer} for answer in ("(B)", "B.", "b)", ["B"])),
+    ],
+)  # fmt: skip
+def test_names_of_columns(row, tokenizer, tmp_path):
+    (tmp_path / "train.jsonl").write_text(json.dumps(row))
+    (example,) = race.read_examples(str(tmp_path), "train", tokenizer)
+    assert (example.endings, example.label) == (("who? x", "who? y"), 1)
+    assert example.context == ("it." if {"sent1", "context"} & {*row} else "")
+
+
+@pytest.mark.parametrize(
+    ("passage", "context"),
+    [
+        ({"story": "It."}, "it."), ({"flores_passage": "It."}, "it."), ({"text": "It."}, "it."),
+        ({"dialogue": ["M: hi", "W: yo"]}, "m: hi w: yo"), ({"context": "['a', 'b']"}, "a b"),
+        ({"context": "[1] It"}, "[1] it"), ({"context": "[[a 'b' c]]"}, "[[a 'b' c]]"),
+        ({"context": []}, ""), ({"context": None, "document": "It."}, "it."),
+        ({"context": {"sentences": ["a", "b"]}}, "train.jsonl ... context.sentences"),
+        ({"context": ["a", ["b"]]}, "train.jsonl, line 1 ... ['b']"),
+        ({"story": [{"s": "a"}]}, "train.jsonl, line 1 ... {'s': 'a'}"),
+    ],
+)  # fmt: skip
+def test_passages_of_tables(passage, context, tokenizer, tmp_path):
+    row = {"question": "Who?", "options": ["x", "y"], "answer": "A"} | passage
+    (tmp_path / "train.jsonl").write_text(json.dumps(row))
+    with refuses(context) if context.startswith("train") else contextlib.nullcontext():
+        (example,) = race.read_examples(str(tmp_path), "train", tokenizer)
+        assert example.context == context
+
+
 @pytest.mark.parametrize(
     ("rows", "labels"),
     [
@@ -151,9 +216,12 @@ def test_tables_of_questions(name, lines, labels, tokenizer, tmp_path):
         (["x;;z;2", "x;y;;0"], [2, 0]),  # an empty option keeps its place
         (["x;y;z;-1", "x;y;z;-1"], [None, None]),
         (["x;y;z;3", "x;y;z;1", "3;2;1;1"], [2, 0, 0]),
+        (["O;A;B;A", "O;A;B;O"], [1, 0]),  # texts, since O is no letter of an option
+        (["O;A;B;A", "x;y;z;b"], [0, 1]),  # letters, since b is no text
+        (["A;B;C;A", "x;y;z;y"], [0, 1]),  # both are the same
     ],
 )
-def test_answers_that_are_numbers(rows, labels, tokenizer, tmp_path):
+def test_answers_that_are_numbers_letters_or_texts(rows, labels, tokenizer, tmp_path):
     lines = ["question;A;B;C;answer", *(f"Q{n}?;{row}" for n, row in enumerate(rows))]
     (tmp_path / "test.csv").write_text("\n".join(lines) + "\n")
     found = race.read_examples(str(tmp_path), "test", tokenizer)
@@ -167,6 +235,8 @@ ABC = "question;A;B;C;answer"
     ("split", "lines", "message"),
     [
         ("test", [ABC, "?;3;2;1;1", "?;3;2;1;2"], "test.csv ... see"),  # numbers or texts
+        ("test", [ABC, "?;O;A;B;B"], "test.csv, line 2 ... 'B' ... 0"),  # letters or texts
+        ("test", [ABC, "?;x;y;z;x", "?;x;y;z;B", "?;O;A;B;B"], "test.csv, line 4 ... 'B'"),
         ("test", [ABC, "?;x;y;z;9"], "test.csv ... 9"),
         (
             "test",
@@ -174,6 +244,22 @@ ABC = "question;A;B;C;answer"
             "test.csv ... 1 of 2",
         ),  # some have no answer
         ("train", [HEAD, "a;Who?;['x', 'y'];1"], "train.csv ... 0 ... 1 ... A, B"),  # from 0 or 1
+        *(
+            ("train", [HEAD, f"a;Who?;{options};A"], f"train.csv, line 2 ... {options[:3]}")
+            for options in (
+                "red, green, blue",
+                "A) a B) b",
+                "a|b",
+                "{'a', 'b'}",
+                "(a) x, (b) y (z)",
+            )
+        ),
+        ("train", [HEAD, "a;Who?;[{'label': 'A'}, {'label': 'B'}];A"], "line 2 ... {'label': 'A'}"),
+        ("train", [HEAD, "a;Who?;[['x'], ['y']];A"], "line 2 ... ['x']"),
+        ("train", ["asked;A;B;answer", "Who?;x;y;A"], "train.csv ... question ... asked"),
+        ("train", [HEAD, "a;Who?;['(A)', '(B)', 'C.'];(D)"], "line 2 ... 'D'"),
+        ("train", ["question;A;B", "Who?;x;y"], "train.csv, line 2 ... answer"),
+        ("dev", [ABC, "Who?;x;y;z;A", "Who?;x;y;z;-1"], "dev.csv, line 3 ... answer"),
         ("train", ["question;0;1;answer", "Who?;x;y;A"], "train.csv ... option 1 ... options"),
         ("train", ["question;first;second;answer", "Who?;x;y;A"], "train.csv ... option 1"),
         ("train", [ABC, "Who?;x;y;z;A"], "--middle_only"),  # tables have no levels
@@ -184,6 +270,12 @@ def test_tables_that_are_refused(split, lines, message, tokenizer, tmp_path):
     levels = race.LEVELS if "--middle" not in message else ("middle",)
     with refuses(f"{tmp_path} ... {message}"):
         race.read_examples(str(tmp_path), split, tokenizer, levels)
+
+
+def test_options_without_labels_have_no_answer_either(tokenizer, tmp_path):
+    (tmp_path / "test.jsonl").write_text(f'{{{AS_OBJECTS.replace("label", "n")}, "answer": ""}}')
+    (example,) = race.read_examples(str(tmp_path), "test", tokenizer)
+    assert example.label is None
 
 
 @pytest.mark.parametrize(
@@ -205,12 +297,28 @@ def test_records_of_other_levels_or_lengths_are_others(tokenizer):
     assert data.settings == {"levels": ("middle",), "max_qa_length": 24, "choices": 3}
 
 
+def data_in(folder, tokenizer):
+    two = race.RaceTask(TextInput(tokenizer, 32, SIZES), 8, choices=2)
+    return race.RaceData(two, str(folder), "out", "out")
+
+
 def test_columns_that_are_not_read_are_named(tokenizer, tmp_path):
     (tmp_path / "train.csv").write_text("hint,question,A,B,answer\nIt rains,Who?,x,y,A\n")
-    data = race.RaceData(
-        race.RaceTask(TextInput(tokenizer, 32, SIZES), 8, choices=2), str(tmp_path), "out", "out"
-    )
+    data = data_in(tmp_path, tokenizer)
     assert data.described().endswith("not used: hint")
+
+
+def test_questions_with_several_underscores_are_counted_in_tables(tokenizer, tmp_path):
+    asked = ["I am ____.", "a_b is?", "_ or _ ?", "Who?"]
+    lines = ["question;A;B;answer", *(f"{question};x;y;A" for question in asked)]
+    (tmp_path / "train.csv").write_text("\n".join(lines))
+    data = data_in(tmp_path, tokenizer)
+    examples, counts = data.read("train")
+    assert examples[0].endings[0] == "i am xxxx." and counts == {"blanks": 2}
+    assert "2 questions" in data.notes["blanks"].format(2)
+    for level in race.LEVELS:
+        write(tmp_path, f"train/{level}/1.txt", passage_of(2, questions=["I am ____."]))
+    assert data.read("train")[1] == {}
 
 
 def test_one_file_per_passage_gives_the_same_as_all_txt(tokenizer, tmp_path):
