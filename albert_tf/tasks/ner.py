@@ -26,7 +26,7 @@ from albert_tf.model import heads, objectives
 from albert_tf.options import OF_WORDS
 from albert_tf.publish import graph_inputs, signatures
 from albert_tf.records import schemas
-from albert_tf.tasks import base, tables, tag_schemes
+from albert_tf.tasks import base, label_lists, tables, tag_schemes
 from albert_tf.text.sequences import pack_segments
 from albert_tf.text.tokenization import UNKNOWN
 from albert_tf.training.splits_and_results import Split
@@ -43,6 +43,8 @@ _DIVIDES = re.compile(
 )
 _NUMBERED = re.compile(r"(sent(ence)?|doc(ument)?)\W+\d+", re.IGNORECASE)
 _FEW = 20  # words, too few to tell a label from a name
+_PART = re.compile(r"[^\s,]+")  # of several words or labels in a cell
+_LIST = re.compile(r"\[.*\]", re.DOTALL)
 _PART_OF_INDEX = re.compile(r"\d+[-.]\d+")
 
 
@@ -149,6 +151,7 @@ def read(path, labels=None, needs_labels=True, columns=RECOGNISED, header=()):
         return sentences
     if columns.label is None:
         _check_shape(sentences)
+    _check_one_label(sentences)
     if columns.word is None:
         _check_not_numbers(sentences)
     places = {}
@@ -191,12 +194,12 @@ def read_words(path, columns=RECOGNISED, labels=(), header=()):
         UserError: the file cannot be read or holds no word, a line is not UTF-8, or a column is
             missing; the message names the line.
     """
-    lines, places, columns, is_table = _lines(path, columns)
+    lines, places, columns, of_table = _lines(path, columns)
     rows = [(n, columns_of(line)) for n, line in enumerate(lines, start=1)]
     rows = [(n, _is_word(cells) and cells) for n, cells in rows]
     columns, names, divides = _read_header(path, lines, rows, columns, header)
     is_comment = _comments(lines, [row for row in rows if row[1]], labels)
-    kept = [row for row in rows if is_table or not (row[1] and is_comment(*row))]
+    kept = [row for row in rows if of_table is not None or not (row[1] and is_comment(*row))]
     left_out = len(rows) - len(kept)
     kept = _divided(kept, [n for n in divides if n not in columns])
     groups = itertools.groupby(kept, key=lambda row: bool(row[1]))
@@ -209,7 +212,7 @@ def read_words(path, columns=RECOGNISED, labels=(), header=()):
     sentences = (
         [_word(n, cells, columns, places[n - 1]) for n, cells in group] for group in groups
     )
-    found = Sentences(filter(None, sentences), path, lines, left_out, columns, names)
+    found = Sentences(filter(None, sentences), path, lines, left_out, columns, names or of_table)
     if not found:
         raise UserError(f"{path} holds no word; a line is a word and its label")
     return found
@@ -219,8 +222,8 @@ def _lines(path, columns):
     """Reads a file.
 
     Returns:
-        (lines with a word each, list of str; their places, list of str; Columns; bool, whether it
-        is CSV or JSON, which have no comments).
+        (lines with a word each, list of str; their places, list of str; Columns; names of the lists
+        in its cells, list of str, of CSV or JSON, which have no comments; None of other files).
     """
     content = unpacking.read(path)
     is_json = content.lstrip()[:1] in (b"{", b"[") and path.endswith((".json", ".jsonl", ".txt"))
@@ -229,22 +232,44 @@ def _lines(path, columns):
         if not lines[-1]:  # nothing follows the last line end
             lines.pop()
         places = [f"{path}, line {n}" for n in range(1, len(lines) + 1)]
-        return list(map(decode, lines, places)), places, columns, False
+        return list(map(decode, lines, places)), places, columns, None
     table = tables.read_columns(path, (0,), has_header=False, keep_blank=True)
-    if is_json:
-        found = [*_of_objects(table, columns)]
+    if not is_json:
+        table, columns = _with_lists(table, columns)
+    if table.header:
+        found, columns = [*_of_objects(table, columns)], Columns(0)
     else:
         found = [(row.place, row.cells if any(row.cells) else ()) for row in table.rows]
     lines = [tables.tab_separated([cells]).removesuffix("\n") for _, cells in found]
-    return lines, [place for place, _ in found], Columns(0) if is_json else columns, True
+    return lines, [place for place, _ in found], columns, table.header or []
+
+
+def _with_lists(table, columns):
+    """Gives a table of CSV its header if each cell of words and labels holds a list, as of JSON.
+
+    Returns:
+        (tables.Table; Columns, by name if it has a header now).
+    """
+    names, rows = table.first, [row for row in table.rows[1:] if any(row.cells)]
+    given = Columns(*(names[c] if isinstance(c, int) and c < len(names) else c for c in columns))
+    word, label = _keys(names, given)
+    cells = [row.cells[names.index(name)] for name in (word, label) if name for row in rows]
+    if word and cells and all(map(_LIST.fullmatch, cells)):
+        return table._replace(header=names, rows=rows), given
+    return table, columns
+
+
+def _keys(header, columns):
+    """The names of words and labels in a header, None where there is none: list."""
+    return [
+        next((n for n in ([given] if given else usual) if n in header), None)
+        for given, usual in zip(columns, (WORD_NAMES, LABEL_NAMES), strict=True)
+    ]
 
 
 def _of_objects(table, columns):
-    """(place, [word, label]) of each word of JSON objects, and no cells after each sentence."""
-    names = [
-        next((n for n in ([given] if given else usual) if n in table.header), None)
-        for given, usual in zip(columns, (WORD_NAMES, LABEL_NAMES), strict=True)
-    ]
+    """(place, [word, label]) of each word of lists, and no cells after each sentence."""
+    names = _keys(table.header, columns)
     missing = [n for n, found in zip(columns, names, strict=True) if n is not None and not found]
     if missing or not names[0]:
         raise UserError(
@@ -254,9 +279,11 @@ def _of_objects(table, columns):
         )
     for row in table.rows:
         cells = [row.cells[table.header.index(name)] for name in names if name]
-        if not all(cell.startswith("[") and cell.endswith("]") for cell in cells):
+        if not all(map(_LIST.fullmatch, cells)):
             raise UserError(f"{row.place}: lists are expected. Received: {', '.join(cells)}")
-        lists = [parse_json(cell, row.place) for cell in cells]
+        with about(row.place):  # in CSV, lists may be those of Python or NumPy
+            is_json = not table.form.separator
+            lists = [parse_json(c, "a list") if is_json else label_lists.items_of(c) for c in cells]
         if any(item in ("", None) for items in lists for item in items):
             raise UserError(f"{row.place}: a word or label is empty. Received: {', '.join(cells)}")
         if len(lists[0]) != len(lists[-1]):
@@ -467,6 +494,22 @@ def _check_shape(sentences):
         raise UserError(
             f"{sentences.path}: a line has several words with their labels, such as "
             f"{several[0][0]!r}: write one word and its label on each line, with a tab between them"
+        )
+
+
+def _check_one_label(sentences):
+    """Raises UserError if cells have several labels, each next to a cell with as many parts."""
+    counts = [
+        (word, len(_PART.findall(word.label)), [len(_PART.findall(cell)) for cell in cells])
+        for word, cells in zip(sentences.words, sentences.rows, strict=True)
+    ]
+    several = [row for row in counts if row[1] > 1]
+    if several and all(sizes.count(size) > 1 for _, size, sizes in several):
+        word, size, _ = several[0]
+        raise UserError(
+            f"{word.place}: there are {size} labels, {reprlib.repr(word.label)}: write one word "
+            "and its label on each line, or lists of words and of labels whose names are in the "
+            "first line, such as tokens and ner_tags, or in --text_column and --label_column"
         )
 
 

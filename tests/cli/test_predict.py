@@ -405,6 +405,7 @@ def test_a_warning_of_a_header_that_would_be_predicted(content, warns, capsys):
         ("in.txt", "1\tAnna\tB\n2\tMeyer\tI\n\n1\tlives\tO\n", ["Anna Meyer", "lives"]),
         ("in.txt", "Anna X B-PER\nMeyer X I-PER\n\nlives X O\n", ["Anna Meyer", "lives"]),
         ("in.conll", "1\tAnna\n2\tMeyer\n\n1\tlives\n", ["Anna Meyer", "lives"]),
+        ("in.csv", "id,tokens\n0,['Anna' 'Meyer']\n1,[lives]\n", ["Anna Meyer", "lives"]),
         ("in.txt", "Anna Meyer\nlives\n", None),
         ("in.txt", "In other words , the sentence is long .\nIt goes on for a while .\n", None),
         ("in.txt", "2019 was a good year .\n2020 was not .\n2021 was ok .\n", None),

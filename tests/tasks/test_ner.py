@@ -204,6 +204,11 @@ FORMS = [  # name, content, columns of word and label, number of comments, sente
      '{"tokens": ["Peter"], "ner_tags": ["B-PER"]}\n', (), 0, EU),
     ("a.json", '[{"words": ["EU", ","], "labels": ["B-ORG", "O"]},\n'
      '{"words": ["Peter"], "labels": ["B-PER"]}]', (), 0, EU),
+    *(("a.csv", f"id,{names}\n0,\"['EU' ',']\",{tags}\n1,[Peter],['B-PER']\n", columns, 0, EU)
+      for names, columns in (("tokens,tags", ()), ("toks,gold", ("toks", "gold")), ("a,b", (1, 2)))
+      for tags in ("['B-ORG' 'O']", "\"[\"\"B-ORG\"\", 'O']\"")),
+    ("a.csv", "tokens\n\"['EU', ',']\"\n[Peter]\n", (), 0, ["EU ,", "Peter"]),
+    ("a.csv", "word,tag\n[1],O\n[x],O\n", (), 0, ["[1]/O [x]/O"]),
     ("a.csv", "word,label\n#x,B-TAG\nis,O\n", (), 0, ["#x/B-TAG is/O"]),
     ("a.jsonl", '{"tokens": ["#x", "is"], "tags": ["B-TAG", "O"]}\n', (), 0, ["#x/B-TAG is/O"]),
 ]  # fmt: skip
@@ -323,7 +328,11 @@ def test_a_label_that_only_the_first_line_has(written, tmp_path, capsys):
         ("a.jsonl", '{"tokens": "[EU]", "tags": ["O"]}', (), "line 1"),
         ("a.jsonl", '{"tokens": ["EU", null], "tags": ["O", "O"]}', (), "line 1 ... null"),
         ("a.jsonl", '{"tokens": ["EU", ""]}', (), "line 1"),
-        ("a.conll", f"ID\tFORM\tNER\tINNER\n{INDEXED}", ("WORD", "NER"), "'WORD' ... FORM"),
+        ("a.csv", 'tokens,tags\n"[""EU"", ""x""]",[0]\n', (), "line 2 ... 2 ... 1"),
+    ("a.csv", "toks,gold\n[EU x],[0 3]\n", (), "line 2 ... 2 ... '[0 3]' ... --text_column"),
+    ("a.csv", "text,labels\nEU x,B-ORG O\nin,O\n", (), "line 2 ... 2 ... 'B-ORG O'"),
+    ("a.csv", 'sent,tags\na b,"O,O"\n', ("sent", "tags"), "line 2 ... 2 ... 'O,O'"),
+    ("a.conll", f"ID\tFORM\tNER\tINNER\n{INDEXED}", ("WORD", "NER"), "'WORD' ... FORM"),
         ("a.conll", "7\tAnna\tB\n7\tin\tO\n8\tUlm\tB\n", (),
          "column 0 ... 7 ... --text_column"),  # sentences have numbers
     ],
