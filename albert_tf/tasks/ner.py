@@ -212,7 +212,8 @@ def read_words(path, columns=RECOGNISED, labels=(), header=()):
     sentences = (
         [_word(n, cells, columns, places[n - 1]) for n, cells in group] for group in groups
     )
-    found = Sentences(filter(None, sentences), path, lines, left_out, columns, names or of_table)
+    names = names or of_table or []
+    found = Sentences(filter(None, sentences), path, lines, left_out, columns, names)
     if not found:
         raise UserError(f"{path} holds no word; a line is a word and its label")
     return found
