@@ -61,7 +61,11 @@ def of_export(directory, embeddings):
 
     optional = INPUTS[1:2] if embeddings and "text_pair" in inputs else ()
     is_of_words = "words" in outputs
-    return Model(inputs, optional, outputs, num_options, predict, is_of_words=is_of_words)
+    return Model(
+        *(inputs, optional, outputs, num_options, predict),
+        is_of_words=is_of_words,
+        labels=labels or (),
+    )
 
 
 def _run(directory, function, inputs, examples):
