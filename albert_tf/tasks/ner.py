@@ -482,6 +482,12 @@ def find_labels(data_dir, given=None, columns=RECOGNISED):
             f"Warning: {first.place}: the label {first.label!r} occurs only here. If this line has "
             "the names of the columns, give --text_column and --label_column by name"
         )
+    if all(map(str.isdecimal, found)):
+        print(
+            f"Warning: {path}: the labels are numbers, such as {first.label}, and count as plain "
+            "tags. If they stand for names such as B-PER, write the names into the files: then "
+            "entities are scored"
+        )
     if len(found) < 2:
         raise UserError(f"{path}: at least two different labels are needed, not {', '.join(found)}")
     return tuple(sorted(found, key=lambda label: (label != "O", tables.order(label))))

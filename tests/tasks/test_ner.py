@@ -3,6 +3,7 @@
 
 import collections
 import itertools
+import json
 import math
 import re
 
@@ -18,7 +19,7 @@ from albert_tf.tasks.base import TextInput
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training.splits_and_results import Split
 from tests import SIZES, tiny
-from tests.errors import assert_names, refuses
+from tests.errors import assert_names, names, refuses
 
 VOCABULARIES = {
     "sentencepiece": {"spm_model_file": str(tiny.VOCABULARY)},
@@ -315,6 +316,13 @@ def test_a_label_that_only_the_first_line_has(written, tmp_path, capsys):
     for first, is_said in (("mot etiquette\n", True), ("mot N\n", False)):
         ner.find_labels(written(first + rows).rpartition("/")[0])
         assert ("'etiquette'" in capsys.readouterr().out) == is_said
+
+
+@pytest.mark.parametrize(("tags", "warns"), [([3, 0], True), (["3", "0"], True), ([3, "O"], False)])
+def test_a_warning_of_numbers_for_labels(written, tags, warns, capsys):
+    path = written(json.dumps({"tokens": ["EU", "in"], "ner_tags": tags}), "train.jsonl")
+    assert {*ner.find_labels(path.rpartition("/")[0])} == {*map(str, tags)}
+    assert names(capsys.readouterr().out, f"{path} ... 3 ... B-PER") == warns
 
 
 @pytest.mark.parametrize(
