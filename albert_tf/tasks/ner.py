@@ -153,7 +153,7 @@ def read(path, labels=None, needs_labels=True, columns=RECOGNISED, header=()):
         _check_shape(sentences)
     _check_one_label(sentences)
     if columns.word is None:
-        _check_not_numbers(sentences)
+        _check_words(sentences)
     places = {}
     for word in sentences.words:
         places.setdefault(word.label, word.place)
@@ -417,15 +417,23 @@ def _of_index(groups):
     return (divided, True) if rises else (groups, False)
 
 
-def _check_not_numbers(sentences):
-    """Raises UserError if a column that was recognised as that of the words has only numbers."""
+def _check_words(sentences):
+    """Raises UserError if a column that was recognised as that of the words has other things.
+
+    These are only numbers, also such as 1-2, or one thing in each sentence, such as a file.
+    """
     words = [word.text for word in sentences.words]
-    is_alone = any(len(cells) < 3 for cells in sentences.rows)
-    if len(words) > 2 and not is_alone and all(map(str.isdecimal, words)):
+    are_numbers = len(words) > 2 and all(
+        word.isdecimal() or _PART_OF_INDEX.fullmatch(word) for word in words
+    )
+    is_constant = all(len({word.text for word in words}) == 1 for words in sentences)
+    if any(len(cells) < 3 for cells in sentences.rows):
+        return
+    if are_numbers or (is_constant and max(map(len, sentences)) > 2):
         raise UserError(
-            f"{sentences.path}: column {sentences.columns.word} has only numbers, such as "
-            f"{words[0]}, so it may not hold the words: give --text_column, the number or the name "
-            "of the column that does"
+            f"{sentences.path}: column {sentences.columns.word} has only numbers, or the same in "
+            f"all lines of a sentence, such as {words[0]}, so it may not hold the words: give "
+            "--text_column, the number or the name of the column that does"
         )
 
 
@@ -523,6 +531,8 @@ def _check_one_label(sentences):
 def _check_last_column(sentences, labels):
     """Raises UserError if another column than the last has labels of spans, and the last has not.
 
+    It is one too if the last column is MISC of CoNLL-U.
+
     Args:
         sentences: Sentences.
         labels: set of str, those of the last column.
@@ -534,6 +544,12 @@ def _check_last_column(sentences, labels):
             f"{sentences.path}: column {marked[0]} has labels such as B-x and O, and the last has "
             f"others: give --label_column={marked[0]} and the --text_column with the words, or the "
             f"number of the last as --label_column if its labels are meant"
+        )
+    has_keys = any("=" in label for label in labels) or labels == {"_"}
+    if has_keys and sentences.columns.word == 1 and len(columns) == 10:
+        raise UserError(
+            f"{sentences.path}: the last column is MISC of CoNLL-U, such as {min(labels)}: give "
+            "--label_column=3 for parts of speech, or the number of another column"
         )
 
 

@@ -149,6 +149,20 @@ def test_labels_that_stand_before_the_words(written, tmp_path):
     assert ner.find_labels(str(tmp_path), columns=ner.Columns(0, 2)) == ("NP", "PP")
 
 
+@pytest.mark.parametrize(
+    ("misc", "column"),
+    [(("SpaceAfter=No", "_"), None), (("NER=B-X", "NER=O"), None), ("__", None), (("a=b", "_"), 9)],
+)
+def test_the_last_column_of_conll_u(written, tmp_path, misc, column):
+    words = [f"{n}\tw\tw\tNOUN\tNN\t_\t0\troot\t_\t{cell}" for n, cell in enumerate(misc, 1)]
+    path = written("\n".join(words))
+    if column:
+        assert {*ner.find_labels(str(tmp_path), columns=ner.Columns(None, 9))} == {*misc}
+        return
+    with refuses(f"{path} ... MISC ... --label_column=3"):
+        ner.find_labels(str(tmp_path))
+
+
 def test_a_file_with_other_labels(written):
     corpus = ner.read(written("-DOCSTART- -X- O\n\na X O\n\t\nb\tc O\tO\r\n\nc\u00a0d O\n"))
     text = ner.with_labels(corpus, ["B-LOC", "I-LOC", "O"])
@@ -343,6 +357,10 @@ def test_a_warning_of_numbers_for_labels(written, tags, warns, capsys):
     ("a.conll", f"ID\tFORM\tNER\tINNER\n{INDEXED}", ("WORD", "NER"), "'WORD' ... FORM"),
         ("a.conll", "7\tAnna\tB\n7\tin\tO\n8\tUlm\tB\n", (),
          "column 0 ... 7 ... --text_column"),  # sentences have numbers
+        ("a.tsv", "1-1\t0-2\tEU\tO\n1-2\t3-8\tsays\tO\n\n2-1\t9-11\tNo\tO\n", (),
+         "column 0 ... 1-1 ... --text_column"),
+        ("a.conll", "x/a 0 EU *\nx/a 1 says *\nx/a 2 no *\n\nx/b 0 No *\n", (),
+         "column 0 ... x/a ... --text_column"),
     ],
 )  # fmt: skip
 def test_what_holds_no_words(name, content, columns, message, written):
