@@ -154,6 +154,11 @@ def read(path, labels=None, needs_labels=True, columns=RECOGNISED, header=()):
     _check_one_label(sentences)
     if columns.word is None:
         _check_words(sentences)
+    if "*" not in (labels or ()) and tag_schemes.have_brackets(w.label for w in sentences.words):
+        for words in sentences:
+            with about(words[0].place):
+                found = [*tag_schemes.of_brackets(word.label for word in words)]
+            words[:] = [w._replace(label=label) for w, label in zip(words, found, strict=True)]
     places = {}
     for word in sentences.words:
         places.setdefault(word.label, word.place)

@@ -10,6 +10,8 @@ from albert_tf.errors import UserError
 _MARK_FIRST = re.compile(r"(?P<mark>[BIOESLUM])(?:[-_](?P<type>.+))?")
 _MARK_LAST = re.compile(r"(?P<type>.+)[-_](?P<mark>[BIOESLUM])")
 
+_BRACKETS = re.compile(r"(?:\((?P<type>[^()*]+))?(?:\*|\*?\))")
+
 
 class Scheme(NamedTuple):
     """A way to label the words of spans.
@@ -87,6 +89,29 @@ def find(labels):
         f"labels {', '.join(sorted(wrong))} do not fit the others: a label of {closest.name} is "
         f"{closest.expected}"
     )
+
+
+def have_brackets(labels):
+    """Whether labels are like those of CoNLL-2012: `(PER*`, `*`, `*)`, `(PER)` (bool).
+
+    Args:
+        labels: iterable of str.
+    """
+    labels = {*labels}
+    return "*" in labels and all(map(_BRACKETS.fullmatch, labels))
+
+
+def of_brackets(labels):
+    """Yields the labels of a sentence with brackets as those of BIO."""
+    inside = ""
+    for label in labels:
+        opened = _BRACKETS.fullmatch(label)["type"]
+        if opened and inside:
+            raise UserError(f"{label} is in another span, of {inside}: give each word one label")
+        inside = opened or inside
+        yield f"{'B' if opened else 'I'}-{inside}" if inside else "O"
+        if label.endswith(")"):
+            inside = ""
 
 
 def are_of_spans(labels):

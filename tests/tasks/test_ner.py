@@ -163,6 +163,20 @@ def test_the_last_column_of_conll_u(written, tmp_path, misc, column):
         ner.find_labels(str(tmp_path))
 
 
+def test_brackets_of_conll_2012(written):
+    rows = "x 0 In *\nx 1 New (GPE*\nx 2 York *\nx 3 City *)\nx 4 Bob (PER)\nx 5 Al (PER*)\n"
+    columns = ner.Columns(2, 3)
+    wanted = [["O", "B-GPE", "I-GPE", "I-GPE", "B-PER", "B-PER"]]
+    for labels in (None, (*wanted[0],)):
+        assert ner.true_labels(ner.read(written(rows), labels, columns=columns)) == wanted
+    path = written("x 0 In *\nx 1 Ulm *\n", "dev.conll")
+    assert ner.true_labels(ner.read(path, ("O", "B-GPE"), columns=columns)) == [["O", "O"]]
+    assert ner.true_labels(ner.read(path, ("*", "x"), columns=columns)) == [["*", "*"]]
+    path = written(rows.replace("2 York *", "2 York (GPE*"))
+    with refuses(f"{path}, line 1 ... (GPE* ... GPE"):
+        ner.read(path, columns=columns)
+
+
 def test_a_file_with_other_labels(written):
     corpus = ner.read(written("-DOCSTART- -X- O\n\na X O\n\t\nb\tc O\tO\r\n\nc\u00a0d O\n"))
     text = ner.with_labels(corpus, ["B-LOC", "I-LOC", "O"])
