@@ -45,6 +45,8 @@ _NUMBERED = re.compile(r"(sent(ence)?|doc(ument)?)\W+\d+", re.IGNORECASE)
 _FEW = 20  # words, too few to tell a label from a name
 _PART = re.compile(r"[^\s,]+")  # of several words or labels in a cell
 _LIST = re.compile(r"\[.*\]", re.DOTALL)
+# Words with a language, as `en:Ulm` of WikiANN, or a place in a word, as `科0` of Weibo NER.
+_MARKED = (re.compile(r"[a-z-]+:.+"), re.compile(r".\d"))
 _PART_OF_INDEX = re.compile(r"\d+[-.]\d+")
 
 
@@ -425,9 +427,16 @@ def _of_index(groups):
 def _check_words(sentences):
     """Raises UserError if a column that was recognised as that of the words has other things.
 
-    These are only numbers, also such as 1-2, or one thing in each sentence, such as a file.
+    These are only numbers, also such as 1-2, or one thing in each sentence, such as a file; or all
+    words have a mark.
     """
     words = [word.text for word in sentences.words]
+    if len(words) > _FEW and any(all(map(mark.fullmatch, words)) for mark in _MARKED):
+        raise UserError(
+            f"{sentences.path}: all words have a mark, such as {words[0]}, which the model would "
+            "read as a part of them: remove it from the files, or give --text_column="
+            f"{sentences.columns.word} if it belongs to them"
+        )
     are_numbers = len(words) > 2 and all(
         word.isdecimal() or _PART_OF_INDEX.fullmatch(word) for word in words
     )

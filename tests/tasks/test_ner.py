@@ -163,6 +163,16 @@ def test_the_last_column_of_conll_u(written, tmp_path, misc, column):
         ner.find_labels(str(tmp_path))
 
 
+@pytest.mark.parametrize("word", ["en:Ulm", "科0"])
+def test_a_mark_of_all_words(written, word):
+    path = written(f"{word} O\n" * 21)
+    with refuses(f"{path} ... {word} ... --text_column=0"):
+        ner.read(path)
+    for allowed, columns in (("a:b", ner.Columns(0)), ("http", ner.RECOGNISED)):
+        content = f"{word} O\n" * 21 + f"{allowed} O\n"
+        assert len(ner.read(written(content), columns=columns).words) == 22
+
+
 def test_brackets_of_conll_2012(written):
     rows = "x 0 In *\nx 1 New (GPE*\nx 2 York *\nx 3 City *)\nx 4 Bob (PER)\nx 5 Al (PER*)\n"
     columns = ner.Columns(2, 3)
