@@ -302,7 +302,7 @@ def sentences(path, model, columns):
     widths, names = {len(row) for row in rows}, {*rows[0], *found.header}
     is_list = widths == {1} and len(rows) > 1 and not path.endswith(".csv")
     is_labelled = _are_labelled(rows, label, model.labels)
-    is_of_words = is_list or path.endswith(".conll") or found.header or is_labelled
+    is_of_words = is_list or path.endswith(ner.ENDINGS[:-1]) or found.header or is_labelled
     is_known = wanted in names and wanted == model.of_training.get("text_column")
     if not (is_of_words or is_known):
         return None

@@ -31,7 +31,7 @@ from albert_tf.text.sequences import pack_segments
 from albert_tf.text.tokenization import UNKNOWN
 from albert_tf.training.splits_and_results import Split
 
-ENDINGS = (".conll", ".txt")
+ENDINGS = (".conll", ".conllu", ".iob2", ".bio", ".txt")  # the last also that of texts
 OF_TABLES = (".tsv", ".csv", ".jsonl", ".json")  # used if there is no file with one of ENDINGS
 DOCUMENT_START = "-DOCSTART-"
 # Usual keys of JSON objects, and names of columns.
@@ -165,7 +165,10 @@ def read(path, labels=None, needs_labels=True, columns=RECOGNISED, header=()):
     for word in sentences.words:
         places.setdefault(word.label, word.place)
     if "" in places:
-        raise UserError(f"{places['']}: the label is missing; a line is a word and its label")
+        raise UserError(
+            f"{places['']}: the label is missing; a line is a word and its label, with a tab or a "
+            "space between them and no tab at its end. A file with commas has a name with .csv"
+        )
     if labels is None:
         with about(path):
             tag_schemes.find(places)
@@ -283,12 +286,15 @@ def _of_objects(table, columns):
         raise UserError(
             f"{table.path}: no key {missing[0] if missing else WORD_NAMES[0]!r} with a list of "
             f"words or labels; there are {', '.join(table.header)}. Give --text_column and "
-            "--label_column"
+            "--label_column, or write lists in place of texts and spans"
         )
     for row in table.rows:
         cells = [row.cells[table.header.index(name)] for name in names if name]
         if not all(map(_LIST.fullmatch, cells)):
-            raise UserError(f"{row.place}: lists are expected. Received: {', '.join(cells)}")
+            raise UserError(
+                f"{row.place}: lists of words and of their labels are expected, not texts and "
+                f"spans. Received: {', '.join(cells)}"
+            )
         with about(row.place):  # in CSV, lists may be those of Python or NumPy
             is_json = not table.form.separator
             lists = [parse_json(c, "a list") if is_json else label_lists.items_of(c) for c in cells]

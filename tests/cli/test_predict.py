@@ -405,6 +405,7 @@ def test_a_warning_of_a_header_that_would_be_predicted(content, warns, capsys):
         ("in.txt", "Anna\nMeyer\n\nlives\n", ["Anna Meyer", "lives"]),
         ("in.txt", "1\tAnna\tB\n2\tMeyer\tI\n\n1\tlives\tO\n", ["Anna Meyer", "lives"]),
         ("in.txt", "Anna X B-PER\nMeyer X I-PER\n\nlives X O\n", ["Anna Meyer", "lives"]),
+        ("in.conllu", "1 Anna x\n2 Meyer y\n\n1 lives x\n", ["Anna Meyer", "lives"]),
         ("in.conll", "1\tAnna\n2\tMeyer\n\n1\tlives\n", ["Anna Meyer", "lives"]),
         ("in.csv", "id,tokens\n0,['Anna' 'Meyer']\n1,[lives]\n", ["Anna Meyer", "lives"]),
         ("in.txt", "Anna NOUN\nlives VERB\n\n. .\n", ["Anna lives", "."]),

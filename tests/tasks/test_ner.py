@@ -100,6 +100,8 @@ def test_a_test_file_without_labels(written):
         ("a\nb O\n", "line 1"),
         ("a\tO\nb\t \n", "line 2"),
         ("a\tO\n\tO\n", "line 2"),
+        ("a\tX\tO\t\nb\tO\n", "line 1 ... tab"),
+        ("a,O\nb O\n", "line 1 ... .csv"),
         ("a O\nb PER\n", "line 2 ... O ... B-x ... I-x ... 'PER'"),
         ("a O\nb B-\n", "line 2 ... O ... B-x ... I-x ... 'B-'"),
         ("a O\nb B-DATE\n", "line 2 ... B-DATE ... O ... B-LOC"),
@@ -115,7 +117,7 @@ def test_an_error_names_file_and_line(written, content, message):
 def test_the_file_of_a_split(written, tmp_path):
     text = written("a O\n", "dev.txt")
     assert ner.input_file(str(tmp_path), "dev") == text
-    for ending in ("csv", "tsv", "jsonl", "json"):
+    for ending in ("conllu", "iob2", "bio", "csv", "tsv", "jsonl", "json"):
         table = written("word,label\na,O\n", f"test.{ending}")
         assert ner.input_file(str(tmp_path), "test") == table
         (tmp_path / f"test.{ending}").unlink()
@@ -370,6 +372,7 @@ def test_a_warning_of_numbers_for_labels(written, tags, warns, capsys):
         ("a.jsonl", '{"tokens": ["EU"], "gold": ["O"]}', (None, "tag"), "tag ... tokens, gold"),
         ("a.jsonl", '{"tokens": ["EU", "x"], "tags": ["O"]}', (), "line 1 ... 2 ... 1"),
         ("a.jsonl", '{"tokens": "EU x", "tags": ["O"]}', (), "line 1 ... EU x"),
+        ("a.jsonl", '{"text": "EU x", "label": [[0, 2, "ORG"]]}', (), "text, label ... lists"),
         ("a.jsonl", '{"tokens": ["EU"]}', (), "line 1"),
         ("a.jsonl", '{"tokens": "[EU]", "tags": ["O"]}', (), "line 1"),
         ("a.jsonl", '{"tokens": ["EU", null], "tags": ["O", "O"]}', (), "line 1 ... null"),
