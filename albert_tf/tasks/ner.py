@@ -44,6 +44,7 @@ _DIVIDES = re.compile(
 _NUMBERED = re.compile(r"(sent(ence)?|doc(ument)?)\W+\d+", re.IGNORECASE)
 _FEW = 20  # words, too few to tell a label from a name
 _PART = re.compile(r"[^\s,]+")  # of several words or labels in a cell
+_QUOTED = re.compile(r'"(?:[^"]|"")+"')
 _LIST = re.compile(r"\[.*\]", re.DOTALL)
 # Words with a language, as `en:Ulm` of WikiANN, or a place in a word, as `科0` of Weibo NER.
 _MARKED = (re.compile(r"[a-z-]+:.+"), re.compile(r".\d"))
@@ -243,7 +244,7 @@ def _lines(path, columns):
         if not lines[-1]:  # nothing follows the last line end
             lines.pop()
         places = [f"{path}, line {n}" for n in range(1, len(lines) + 1)]
-        return list(map(decode, lines, places)), places, columns, None
+        return _unquoted([*map(decode, lines, places)]), places, columns, None
     table = tables.read_columns(path, (0,), has_header=False, keep_blank=True)
     if not is_json:
         table, columns = _with_lists(table, columns)
@@ -253,6 +254,21 @@ def _lines(path, columns):
         found = [(row.place, row.cells if any(row.cells) else ()) for row in table.rows]
     lines = [tables.tab_separated([cells]).removesuffix("\n") for _, cells in found]
     return lines, [place for place, _ in found], columns, table.header or []
+
+
+def _unquoted(lines):
+    """Lines without the quotes around their cells, if these are written as pandas writes them.
+
+    Then a cell with a quote stands in quotes and has doubled ones, or all cells stand in quotes. A
+    word that is a quote, or has one, is written differently elsewhere.
+    """
+    cells = [cell for line in lines for cell in line.split("\t") if cell]
+    quoted = {cell for cell in cells if '"' in cell}
+    are_needed = any('""' in cell[1:-1] for cell in quoted) or quoted >= {*cells}
+    if not (quoted and are_needed and all(map(_QUOTED.fullmatch, quoted))):
+        return lines
+    plain = {cell: cell[1:-1].replace('""', '"') for cell in quoted}
+    return ["\t".join(plain.get(cell, cell) for cell in line.split("\t")) for line in lines]
 
 
 def _with_lists(table, columns):

@@ -241,6 +241,11 @@ FORMS = [  # name, content, columns of word and label, number of comments, sente
     # Tables, which have no comments.
     ("a.csv", 'word,label\nEU,B-ORG\n",",O\n\nPeter,B-PER\n', (), 0, EU),
     ("a.tsv", "Token\tNER\nEU\tB-ORG\n,\tO\n\nPeter\tB-PER\n", (), 0, EU),
+    ("a.tsv", 'word\ttag\n"""Hi"\tO\n""""\tX\n\nUlm\tO\n', (), 0, ['"Hi/O "/X', "Ulm/O"]),
+    ("a.tsv", '"Hi"\t"O"\n"a"\t"B-X"\n', (), 0, ["Hi/O a/B-X"]),
+    *(("a.tsv", f'"\tO\n{word}\tX\n"\tO\n', (), 0, [f'"/O {word}/X "/O'])
+      for word in ('""', '""""', '"a"', "a")),
+    ("a.tsv", '"a"\tO\n""\tX\nb\tO\n', (), 0, ['"a"/O ""/X b/O']),
     ("a.jsonl", '{"tokens": ["EU", ","], "ner_tags": ["B-ORG", "O"]}\n'
      '{"tokens": ["Peter"], "ner_tags": ["B-PER"]}\n', (), 0, EU),
     ("a.json", '[{"words": ["EU", ","], "labels": ["B-ORG", "O"]},\n'
