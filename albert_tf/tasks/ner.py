@@ -550,15 +550,17 @@ def _check_shape(sentences):
 
 def _check_one_label(sentences):
     """Raises UserError if cells have several labels, each next to a cell with as many parts."""
-    counts = [
-        (word, len(_PART.findall(word.label)), [len(_PART.findall(cell)) for cell in cells])
-        for word, cells in zip(sentences.words, sentences.rows, strict=True)
-    ]
-    several = [row for row in counts if row[1] > 1]
-    if several and all(sizes.count(size) > 1 for _, size, sizes in several):
-        word, size, _ = several[0]
+
+    def size(cell):
+        return len(_PART.findall(cell))
+
+    several = [word for word in sentences.words if size(word.label) > 1]
+    rows = [[word.label, *columns_of(sentences.lines[word.line - 1])] for word in several]
+    sizes = [[*map(size, cells)] for cells in rows]  # the label stands in its row too
+    if several and all(of_row.count(of_row[0]) > 2 for of_row in sizes):
+        word, count = several[0], sizes[0][0]
         raise UserError(
-            f"{word.place}: there are {size} labels, {reprlib.repr(word.label)}: write one word "
+            f"{word.place}: there are {count} labels, {reprlib.repr(word.label)}: write one word "
             "and its label on each line, or lists of words and of labels whose names are in the "
             "first line, such as tokens and ner_tags, or in --text_column and --label_column"
         )
