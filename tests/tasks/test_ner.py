@@ -280,7 +280,9 @@ def test_forms_of_files(name, content, columns, comments, sentences, written):
         ("O PER LOC", "plain tags"), ("1 2", "plain tags"),
         ("O x-B x-I", "BIO after the type"), ("O x_y_S x_y_E", "BIOES after the type"),
         ("O x-L x-U", "BILOU after the type"), ("x-B x-I", "plain tags"),
-        ("O NN-B NN-X", "plain tags"),
+        ("O NN-B NN-X", "plain tags"), ("O B:x I:x", "BIO"), ("o b-x i-x", "BIO in small letters"),
+        ("o b-x e-x s-x", "BIOES in small letters"), ("b-x i-x", "plain tags"),
+        ("o n-b n-i", "plain tags"), ("o", "plain tags"), ("b i", "plain tags"),
     ],
 )  # fmt: skip
 def test_the_scheme_of_labels(labels, name):
@@ -308,6 +310,9 @@ def scores_of(gold, found):
         ("B-P M-P E-P S-L", "B-P E-P S-P S-L", 1 / 3, 1 / 2),
         ("B E S", "B E B", 1, 1 / 2),
         ("P-B P-I O L-B", "P-B P-I O P-B", 1 / 2, 1 / 2),
+        ("b-p i-p o b-l", "b-p i-p o b-p", 1 / 2, 1 / 2),
+        ("b-p l-p o u-l", "b-p l-p u-l u-l", 2 / 3, 1),
+        ("B:p I:p O B:l", "B:p I:p O B:p", 1 / 2, 1 / 2),
         ("P-B P-L O L-U", "P-B P-L L-U L-U", 2 / 3, 1),
     ],
 )
