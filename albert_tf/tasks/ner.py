@@ -575,8 +575,12 @@ def _check_last_column(sentences, labels):
         sentences: Sentences.
         labels: set of str, those of the last column.
     """
-    columns = list(zip(*sentences.rows, strict=False))
-    marked = [str(n) for n, cells in enumerate(columns) if tag_schemes.are_of_spans(cells)]
+    columns = [{*cells} for cells in zip(*sentences.rows, strict=False)]
+    marked = [
+        str(n)
+        for n, cells in enumerate(columns)
+        if tag_schemes.are_of_spans(cells) or (len(cells) > 1 and tag_schemes.have_brackets(cells))
+    ]
     if marked and not tag_schemes.are_of_spans(labels):
         raise UserError(
             f"{sentences.path}: column {marked[0]} has labels such as B-x and O, and the last has "

@@ -184,6 +184,9 @@ def test_brackets_of_conll_2012(written):
     path = written("x 0 In *\nx 1 Ulm *\n", "dev.conll")
     assert ner.true_labels(ner.read(path, ("O", "B-GPE"), columns=columns)) == [["O", "O"]]
     assert ner.true_labels(ner.read(path, ("*", "x"), columns=columns)) == [["*", "*"]]
+    path = written(rows.replace("\n", " -\n"))
+    with refuses(f"{path} ... --label_column=3"):
+        ner.find_labels(path.rpartition("/")[0], columns=ner.Columns(2))
     path = written(rows.replace("2 York *", "2 York (GPE*"))
     with refuses(f"{path}, line 1 ... (GPE* ... GPE"):
         ner.read(path, columns=columns)
