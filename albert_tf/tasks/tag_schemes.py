@@ -101,7 +101,7 @@ def find(labels):
     wrong = [label for label in labels if not closest.fits(label)]
     raise UserError(
         f"labels {', '.join(sorted(wrong))} do not fit the others: a label of {closest.name} is "
-        f"{closest.expected}"
+        f"{closest.expected}, and words in no span have {closest.outside}"
     )
 
 

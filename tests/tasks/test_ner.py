@@ -293,8 +293,8 @@ def test_the_scheme_of_labels(labels, name):
 
 
 def test_labels_of_two_schemes():
-    for labels in ("O B-x I-x PER", "B-x L-x E-x"):
-        with refuses("O"):
+    for labels in ("PER O B-x I-x", "L-x B-x E-x", "0 B-x", "_ B-x I-x"):
+        with refuses(f"{labels.split()[0]} ... O"):
             tag_schemes.find(labels.split())
 
 
