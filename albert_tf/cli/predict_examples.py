@@ -43,7 +43,7 @@ class Model(NamedTuple):
             for JSON.
         fewest_options: int, options that a question needs; None for `num_options`.
         is_of_words: bool, whether the model labels the words of a text.
-        labels: sequence of str, those of words; empty if they are not known.
+        labels: sequence of str, by which a file of words is known; empty if there are none.
         of_training: dict of the flags of the training, some of which tell how its files are read.
     """
 
