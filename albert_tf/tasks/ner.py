@@ -561,8 +561,8 @@ def _check_one_label(sentences):
         word, count = several[0], sizes[0][0]
         raise UserError(
             f"{word.place}: there are {count} labels, {reprlib.repr(word.label)}: write one word "
-            "and its label on each line; or, in CSV, lists of words and of labels whose names are in "
-            "the first line, such as tokens and ner_tags, or in --text_column and --label_column"
+            "and its label on each line; or, in CSV, lists of words and of labels whose names are "
+            "in the first line, such as tokens and ner_tags, or in --text_column and --label_column"
         )
 
 
