@@ -258,6 +258,7 @@ def of_checkpoint(loaded, embeddings, of_training=None):
         *(loaded.inputs, loaded.optional_inputs, OUTPUTS, num_options, loaded.answers),
         fewest_options=num_options and 2,
         is_of_words=loaded.task == options.OF_WORDS,
+        labels=loaded.labels or (),
         of_training=of_training or {},
         labels=loaded.labels,
     )

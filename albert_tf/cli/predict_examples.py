@@ -42,6 +42,7 @@ class Model(NamedTuple):
             for JSON.
         fewest_options: int, options that a question needs; None for `num_options`.
         is_of_words: bool, whether the model labels the words of a text.
+        labels: sequence of str, by which a file of words is known; empty if there are none.
         of_training: dict of the flags of the training, some of which tell how its files are read.
         labels: tuple of str, the classes of the model; None if it has none.
     """
@@ -53,6 +54,7 @@ class Model(NamedTuple):
     predict: Callable
     fewest_options: int | None = None
     is_of_words: bool = False
+    labels: tuple = ()
     of_training: Mapping = types.MappingProxyType({})
     labels: tuple | None = None
 
@@ -289,7 +291,8 @@ def sentences(path, model, columns):
     rows = found.rows
     widths, names = {len(row) for row in rows}, {*rows[0], *found.header}
     is_list = widths == {1} and len(rows) > 1 and not path.endswith(".csv")
-    is_of_words = is_list or path.endswith(".conll") or found.header or _are_labelled(rows)
+    is_labelled = _are_labelled(rows, label, model.labels)
+    is_of_words = is_list or path.endswith(ner.ENDINGS[:-1]) or found.header or is_labelled
     is_known = wanted in names and wanted == model.of_training.get("text_column")
     if not (is_of_words or is_known):
         return None
@@ -360,10 +363,20 @@ def _with_options(path, model):
     return found
 
 
-def _are_labelled(rows):
-    """Whether rows seem to be words with labels of a scheme, in the last of some columns."""
-    is_table = len({len(row) for row in rows}) == 1 and len(rows[0]) > 1
-    return is_table and tag_schemes.are_of_spans({row[-1] for row in rows})
+def _are_labelled(rows, column, labels):
+    """Whether rows of some columns seem to be words with labels: of a scheme, or of a model.
+
+    Args:
+        rows: list of lists of str.
+        column: int, of the labels; by default they are in the last.
+        labels: sequence of str, those of the model. Marks alone, such as a full stop, end texts.
+    """
+    if len({len(row) for row in rows}) > 1 or len(rows[0]) == 1:
+        return False
+    column = column if isinstance(column, int) and column < len(rows[0]) else -1
+    found = {row[column].strip() for row in rows}
+    are_known = len(rows) > 1 and found <= {*labels} and any(map(str.isalnum, "".join(found)))
+    return are_known or tag_schemes.are_of_spans(found)
 
 
 def _of_training(lines, name, model, delimiter):

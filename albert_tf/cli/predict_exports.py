@@ -60,8 +60,14 @@ def of_export(directory, embeddings):
             yield embeddings_of(row, embeddings) if embeddings else prediction(row, labels)
 
     optional = INPUTS[1:2] if embeddings and "text_pair" in inputs else ()
-    is_of_words = "words" in outputs
-    return Model(inputs, optional, outputs, num_options, predict, is_of_words=is_of_words)
+    is_of_words, of_words = "words" in outputs, ()
+    if is_of_words and tf.io.gfile.exists(path):
+        of_words = files.read_text(path).rstrip("\n").split("\n")
+    return Model(
+        *(inputs, optional, outputs, num_options, predict),
+        is_of_words=is_of_words,
+        labels=of_words,
+    )
 
 
 def _run(directory, function, inputs, examples):

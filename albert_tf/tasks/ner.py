@@ -26,12 +26,12 @@ from albert_tf.model import heads, objectives
 from albert_tf.options import OF_WORDS
 from albert_tf.publish import graph_inputs, signatures
 from albert_tf.records import schemas
-from albert_tf.tasks import base, tables, tag_schemes
+from albert_tf.tasks import base, label_lists, tables, tag_schemes
 from albert_tf.text.sequences import pack_segments
 from albert_tf.text.tokenization import UNKNOWN
 from albert_tf.training.splits_and_results import Split
 
-ENDINGS = (".conll", ".txt")
+ENDINGS = (".conll", ".conllu", ".iob2", ".bio", ".txt")  # the last also that of texts
 OF_TABLES = (".tsv", ".csv", ".jsonl", ".json")  # used if there is no file with one of ENDINGS
 DOCUMENT_START = "-DOCSTART-"
 # Usual keys of JSON objects, and names of columns.
@@ -43,6 +43,11 @@ _DIVIDES = re.compile(
 )
 _NUMBERED = re.compile(r"(sent(ence)?|doc(ument)?)\W+\d+", re.IGNORECASE)
 _FEW = 20  # words, too few to tell a label from a name
+_PART = re.compile(r"[^\s,]+")  # of several words or labels in a cell
+_QUOTED = re.compile(r'"(?:[^"]|"")+"')
+_LIST = re.compile(r"\[.*\]", re.DOTALL)
+# Words with a language, as `en:Ulm` of WikiANN, or a place in a word, as `科0` of Weibo NER.
+_MARKED = (re.compile(r"[a-z-]+:.+"), re.compile(r".\d"))
 _PART_OF_INDEX = re.compile(r"\d+[-.]\d+")
 
 
@@ -149,13 +154,22 @@ def read(path, labels=None, needs_labels=True, columns=RECOGNISED, header=()):
         return sentences
     if columns.label is None:
         _check_shape(sentences)
+    _check_one_label(sentences)
     if columns.word is None:
-        _check_not_numbers(sentences)
+        _check_words(sentences)
+    if "*" not in (labels or ()) and tag_schemes.have_brackets(w.label for w in sentences.words):
+        for words in sentences:
+            with about(words[0].place):
+                found = [*tag_schemes.of_brackets(word.label for word in words)]
+            words[:] = [w._replace(label=label) for w, label in zip(words, found, strict=True)]
     places = {}
     for word in sentences.words:
         places.setdefault(word.label, word.place)
     if "" in places:
-        raise UserError(f"{places['']}: the label is missing; a line is a word and its label")
+        raise UserError(
+            f"{places['']}: the label is missing; a line is a word and its label, with a tab or a "
+            "space between them and no tab at its end. A file with commas has a name with .csv"
+        )
     if labels is None:
         with about(path):
             tag_schemes.find(places)
@@ -191,12 +205,12 @@ def read_words(path, columns=RECOGNISED, labels=(), header=()):
         UserError: the file cannot be read or holds no word, a line is not UTF-8, or a column is
             missing; the message names the line.
     """
-    lines, places, columns, is_table = _lines(path, columns)
+    lines, places, columns, of_table = _lines(path, columns)
     rows = [(n, columns_of(line)) for n, line in enumerate(lines, start=1)]
     rows = [(n, _is_word(cells) and cells) for n, cells in rows]
     columns, names, divides = _read_header(path, lines, rows, columns, header)
     is_comment = _comments(lines, [row for row in rows if row[1]], labels)
-    kept = [row for row in rows if is_table or not (row[1] and is_comment(*row))]
+    kept = [row for row in rows if of_table is not None or not (row[1] and is_comment(*row))]
     left_out = len(rows) - len(kept)
     kept = _divided(kept, [n for n in divides if n not in columns])
     groups = itertools.groupby(kept, key=lambda row: bool(row[1]))
@@ -209,6 +223,7 @@ def read_words(path, columns=RECOGNISED, labels=(), header=()):
     sentences = (
         [_word(n, cells, columns, places[n - 1]) for n, cells in group] for group in groups
     )
+    names = names or of_table or []
     found = Sentences(filter(None, sentences), path, lines, left_out, columns, names)
     if not found:
         raise UserError(f"{path} holds no word; a line is a word and its label")
@@ -219,8 +234,8 @@ def _lines(path, columns):
     """Reads a file.
 
     Returns:
-        (lines with a word each, list of str; their places, list of str; Columns; bool, whether it
-        is CSV or JSON, which have no comments).
+        (lines with a word each, list of str; their places, list of str; Columns; names of the lists
+        in its cells, list of str, of CSV or JSON, which have no comments; None of other files).
     """
     content = unpacking.read(path)
     is_json = content.lstrip()[:1] in (b"{", b"[") and path.endswith((".json", ".jsonl", ".txt"))
@@ -229,34 +244,76 @@ def _lines(path, columns):
         if not lines[-1]:  # nothing follows the last line end
             lines.pop()
         places = [f"{path}, line {n}" for n in range(1, len(lines) + 1)]
-        return list(map(decode, lines, places)), places, columns, False
+        return _unquoted([*map(decode, lines, places)]), places, columns, None
     table = tables.read_columns(path, (0,), has_header=False, keep_blank=True)
-    if is_json:
-        found = [*_of_objects(table, columns)]
+    if not is_json:
+        table, columns = _with_lists(table, columns)
+    if table.header:
+        found, columns = [*_of_objects(table, columns)], Columns(0)
     else:
         found = [(row.place, row.cells if any(row.cells) else ()) for row in table.rows]
     lines = [tables.tab_separated([cells]).removesuffix("\n") for _, cells in found]
-    return lines, [place for place, _ in found], Columns(0) if is_json else columns, True
+    return lines, [place for place, _ in found], columns, table.header or []
+
+
+def _unquoted(lines):
+    """Lines without the quotes around their cells, if these are written as pandas writes them.
+
+    Then a cell with a quote stands in quotes and has doubled ones, or all cells stand in quotes. A
+    word that is a quote, or has one, is written differently elsewhere.
+    """
+    cells = [cell for line in lines for cell in line.split("\t") if cell]
+    quoted = {cell for cell in cells if '"' in cell}
+    are_needed = any('""' in cell[1:-1] for cell in quoted) or quoted >= {*cells}
+    if not (quoted and are_needed and all(map(_QUOTED.fullmatch, quoted))):
+        return lines
+    plain = {cell: cell[1:-1].replace('""', '"') for cell in quoted}
+    return ["\t".join(plain.get(cell, cell) for cell in line.split("\t")) for line in lines]
+
+
+def _with_lists(table, columns):
+    """Gives a table of CSV its header if each cell of words and labels holds a list, as of JSON.
+
+    Returns:
+        (tables.Table; Columns, by name if it has a header now).
+    """
+    names, rows = table.first, [row for row in table.rows[1:] if any(row.cells)]
+    given = Columns(*(names[c] if isinstance(c, int) and c < len(names) else c for c in columns))
+    word, label = _keys(names, given)
+    cells = [row.cells[names.index(name)] for name in (word, label) if name for row in rows]
+    if word and cells and all(map(_LIST.fullmatch, cells)):
+        return table._replace(header=names, rows=rows), given
+    return table, columns
+
+
+def _keys(header, columns):
+    """The names of words and labels in a header, None where there is none: list."""
+    return [
+        next((n for n in ([given] if given else usual) if n in header), None)
+        for given, usual in zip(columns, (WORD_NAMES, LABEL_NAMES), strict=True)
+    ]
 
 
 def _of_objects(table, columns):
-    """(place, [word, label]) of each word of JSON objects, and no cells after each sentence."""
-    names = [
-        next((n for n in ([given] if given else usual) if n in table.header), None)
-        for given, usual in zip(columns, (WORD_NAMES, LABEL_NAMES), strict=True)
-    ]
+    """(place, [word, label]) of each word of lists, and no cells after each sentence."""
+    names = _keys(table.header, columns)
     missing = [n for n, found in zip(columns, names, strict=True) if n is not None and not found]
     if missing or not names[0]:
         raise UserError(
             f"{table.path}: no key {missing[0] if missing else WORD_NAMES[0]!r} with a list of "
             f"words or labels; there are {', '.join(table.header)}. Give --text_column and "
-            "--label_column"
+            "--label_column, or write lists in place of texts and spans"
         )
     for row in table.rows:
         cells = [row.cells[table.header.index(name)] for name in names if name]
-        if not all(cell.startswith("[") and cell.endswith("]") for cell in cells):
-            raise UserError(f"{row.place}: lists are expected. Received: {', '.join(cells)}")
-        lists = [parse_json(cell, row.place) for cell in cells]
+        if not all(map(_LIST.fullmatch, cells)):
+            raise UserError(
+                f"{row.place}: lists of words and of their labels are expected, not texts and "
+                f"spans. Received: {', '.join(cells)}"
+            )
+        with about(row.place):  # in CSV, lists may be those of Python or NumPy
+            is_json = not table.form.separator
+            lists = [parse_json(c, "a list") if is_json else label_lists.items_of(c) for c in cells]
         if any(item in ("", None) for items in lists for item in items):
             raise UserError(f"{row.place}: a word or label is empty. Received: {', '.join(cells)}")
         if len(lists[0]) != len(lists[-1]):
@@ -389,15 +446,30 @@ def _of_index(groups):
     return (divided, True) if rises else (groups, False)
 
 
-def _check_not_numbers(sentences):
-    """Raises UserError if a column that was recognised as that of the words has only numbers."""
+def _check_words(sentences):
+    """Raises UserError if a column that was recognised as that of the words has other things.
+
+    These are only numbers, also such as 1-2, or one thing in each sentence, such as a file; or all
+    words have a mark.
+    """
     words = [word.text for word in sentences.words]
-    is_alone = any(len(cells) < 3 for cells in sentences.rows)
-    if len(words) > 2 and not is_alone and all(map(str.isdecimal, words)):
+    if len(words) > _FEW and any(all(map(mark.fullmatch, words)) for mark in _MARKED):
         raise UserError(
-            f"{sentences.path}: column {sentences.columns.word} has only numbers, such as "
-            f"{words[0]}, so it may not hold the words: give --text_column, the number or the name "
-            "of the column that does"
+            f"{sentences.path}: all words have a mark, such as {words[0]}, which the model would "
+            "read as a part of them: remove it from the files, or give --text_column="
+            f"{sentences.columns.word} if it belongs to them"
+        )
+    are_numbers = len(words) > 2 and all(
+        word.isdecimal() or _PART_OF_INDEX.fullmatch(word) for word in words
+    )
+    is_constant = all(len({word.text for word in words}) == 1 for words in sentences)
+    if any(len(cells) < 3 for cells in sentences.rows):
+        return
+    if are_numbers or (is_constant and max(map(len, sentences)) > 2):
+        raise UserError(
+            f"{sentences.path}: column {sentences.columns.word} has only numbers, or the same in "
+            f"all lines of a sentence, such as {words[0]}, so it may not hold the words: give "
+            "--text_column, the number or the name of the column that does"
         )
 
 
@@ -454,6 +526,12 @@ def find_labels(data_dir, given=None, columns=RECOGNISED):
             f"Warning: {first.place}: the label {first.label!r} occurs only here. If this line has "
             "the names of the columns, give --text_column and --label_column by name"
         )
+    if all(map(str.isdecimal, found)):
+        print(
+            f"Warning: {path}: the labels are numbers, such as {first.label}, and count as plain "
+            "tags. If they stand for names such as B-PER, write the names into the files: then "
+            "entities are scored"
+        )
     if len(found) < 2:
         raise UserError(f"{path}: at least two different labels are needed, not {', '.join(found)}")
     return tuple(sorted(found, key=lambda label: (label != "O", tables.order(label))))
@@ -470,20 +548,50 @@ def _check_shape(sentences):
         )
 
 
+def _check_one_label(sentences):
+    """Raises UserError if cells have several labels, each next to a cell with as many parts."""
+
+    def size(cell):
+        return len(_PART.findall(cell))
+
+    several = [word for word in sentences.words if size(word.label) > 1]
+    rows = [[word.label, *columns_of(sentences.lines[word.line - 1])] for word in several]
+    sizes = [[*map(size, cells)] for cells in rows]  # the label stands in its row too
+    if several and all(of_row.count(of_row[0]) > 2 for of_row in sizes):
+        word, count = several[0], sizes[0][0]
+        raise UserError(
+            f"{word.place}: there are {count} labels, {reprlib.repr(word.label)}: write one word "
+            "and its label on each line; or, in CSV, lists of words and of labels whose names are "
+            "in the first line, such as tokens and ner_tags, or in --text_column and --label_column"
+        )
+
+
 def _check_last_column(sentences, labels):
     """Raises UserError if another column than the last has labels of spans, and the last has not.
+
+    It is one too if the last column is MISC of CoNLL-U.
 
     Args:
         sentences: Sentences.
         labels: set of str, those of the last column.
     """
-    columns = list(zip(*sentences.rows, strict=False))
-    marked = [str(n) for n, cells in enumerate(columns) if tag_schemes.are_of_spans(cells)]
+    columns = [{*cells} for cells in zip(*sentences.rows, strict=False)]
+    marked = [
+        str(n)
+        for n, cells in enumerate(columns)
+        if tag_schemes.are_of_spans(cells) or (len(cells) > 1 and tag_schemes.have_brackets(cells))
+    ]
     if marked and not tag_schemes.are_of_spans(labels):
         raise UserError(
             f"{sentences.path}: column {marked[0]} has labels such as B-x and O, and the last has "
             f"others: give --label_column={marked[0]} and the --text_column with the words, or the "
             f"number of the last as --label_column if its labels are meant"
+        )
+    has_keys = any("=" in label for label in labels) or labels == {"_"}
+    if has_keys and sentences.columns.word == 1 and len(columns) == 10:
+        raise UserError(
+            f"{sentences.path}: the last column is MISC of CoNLL-U, such as {min(labels)}: give "
+            "--label_column=3 for parts of speech, or the number of another column"
         )
 
 

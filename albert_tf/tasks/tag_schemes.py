@@ -7,8 +7,11 @@ from typing import NamedTuple
 
 from albert_tf.errors import UserError
 
-_MARK_FIRST = re.compile(r"(?P<mark>[BIOESLUM])(?:[-_](?P<type>.+))?")
+_MARK_FIRST = re.compile(r"(?P<mark>[BIOESLUM])(?:[-_:](?P<type>.+))?")
+_SMALL_MARK = re.compile(_MARK_FIRST.pattern, re.IGNORECASE)
 _MARK_LAST = re.compile(r"(?P<type>.+)[-_](?P<mark>[BIOESLUM])")
+
+_BRACKETS = re.compile(r"(?:\((?P<type>[^()*]+))?(?:\*|\*?\))")
 
 
 class Scheme(NamedTuple):
@@ -21,6 +24,7 @@ class Scheme(NamedTuple):
         is_strict: bool, whether only complete spans count. Of BIO and IO, also spans that begin
             with I count, as by conlleval.
         pattern: re.Pattern, of a label: the mark before the type (`B-PER`) or after it (`PER-B`).
+        outside: str, the label of a word in no span.
     """
 
     name: str
@@ -28,26 +32,27 @@ class Scheme(NamedTuple):
     as_iobes: dict
     is_strict: bool
     pattern: re.Pattern = _MARK_FIRST
+    outside: str = "O"
 
     @property
     def expected(self):
         """The labels that fit, for messages."""
-        form = "{}-x" if self.pattern is _MARK_FIRST else "x-{}"
-        return "O, " + " or ".join(form.format(mark) for mark in self.marks if mark != "O")
+        form = "x-{}" if self.pattern is _MARK_LAST else "{}-x"
+        marks = self.marks.replace(self.outside, "")
+        return f"{self.outside}, " + " or ".join(map(form.format, marks))
 
     def fits(self, label):
         """Whether a label is one of the scheme (bool)."""
         found = self.pattern.fullmatch(label)
-        is_outside = label == "O"
-        return (
-            not self.marks or is_outside or bool(found and found["mark"] in self.marks.strip("O"))
-        )
+        marks = self.marks.replace(self.outside, "")
+        return not marks or label == self.outside or bool(found and found["mark"] in marks)
 
     def for_seqeval(self, label):
         """The label as seqeval takes it: a mark of IOBES, a dash and the type."""
-        if label == "O":
-            return label
+        if label == self.outside:
+            return "O"
         mark, type_ = self.pattern.fullmatch(label).group("mark", "type")
+        mark = mark.upper()
         return f"{self.as_iobes.get(mark, mark)}-{type_ or '_'}"
 
 
@@ -61,12 +66,22 @@ SCHEMES = (
 TYPE_FIRST = tuple(
     scheme._replace(name=f"{scheme.name} after the type", pattern=_MARK_LAST) for scheme in SCHEMES
 )
+SMALL = tuple(
+    scheme._replace(
+        name=f"{scheme.name} in small letters",
+        marks=scheme.marks.lower(),
+        pattern=_SMALL_MARK,
+        outside="o",
+    )
+    for scheme in SCHEMES
+)
 
 
 def find(labels):
     """The scheme of labels: the first one that all fit, or plain tags if few begin with a mark.
 
-    Labels that end with a mark are of a scheme only next to O: parts of speech may look like them.
+    Labels that end with a mark are of a scheme only next to O, and small letters next to o: parts
+    of speech may look like them.
 
     Args:
         labels: iterable of str.
@@ -75,8 +90,9 @@ def find(labels):
         UserError: most labels have a mark, but no scheme fits all.
     """
     labels = {*labels}
-    for scheme in SCHEMES + (TYPE_FIRST if "O" in labels else ()):
-        if labels != {"O"} and all(map(scheme.fits, labels)):
+    others = [*(TYPE_FIRST if "O" in labels else ()), *(SMALL if "o" in labels else ())]
+    for scheme in [*SCHEMES, *others]:
+        if labels != {scheme.outside} and all(map(scheme.fits, labels)):
             return scheme
     marked = {label for label in labels - {"O"} if _MARK_FIRST.fullmatch(label)}
     if len(marked) * 2 < len(labels - {"O"}) or labels == {"O"}:
@@ -85,14 +101,37 @@ def find(labels):
     wrong = [label for label in labels if not closest.fits(label)]
     raise UserError(
         f"labels {', '.join(sorted(wrong))} do not fit the others: a label of {closest.name} is "
-        f"{closest.expected}"
+        f"{closest.expected}, and words in no span have {closest.outside}"
     )
 
 
+def have_brackets(labels):
+    """Whether labels are like those of CoNLL-2012: `(PER*`, `*`, `*)`, `(PER)` (bool).
+
+    Args:
+        labels: iterable of str.
+    """
+    labels = {*labels}
+    return "*" in labels and all(map(_BRACKETS.fullmatch, labels))
+
+
+def of_brackets(labels):
+    """Yields the labels of a sentence with brackets as those of BIO."""
+    inside = ""
+    for label in labels:
+        opened = _BRACKETS.fullmatch(label)["type"]
+        if opened and inside:
+            raise UserError(f"{label} is in another span, of {inside}: give each word one label")
+        inside = opened or inside
+        yield f"{'B' if opened else 'I'}-{inside}" if inside else "O"
+        if label.endswith(")"):
+            inside = ""
+
+
 def are_of_spans(labels):
-    """Whether labels, O among them, are those of a scheme with marks (bool)."""
+    """Whether labels, O or o among them, are those of a scheme with marks (bool)."""
     try:
-        return "O" in labels and bool(find(labels).marks)
+        return not {"O", "o"}.isdisjoint(labels) and bool(find(labels).marks)
     except UserError:
         return False
 

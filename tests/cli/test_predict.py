@@ -363,6 +363,7 @@ LABELLED = model_of(
 QUESTIONS = model_of("question", "context", labels=("answer",))
 WORDS = model_of("text", labels=("words", "labels"), is_of_words=True)
 TAGGED = WORDS._replace(of_training={"text_column": "0", "label_column": None})  # the default
+TAGGED = TAGGED._replace(labels=("NOUN", "VERB", ".", "o", "b-loc"))
 CHOICES = model_of("article", "question", "options", num_options=4, fewest_options=2)
 ASKED = {"question": "Who?", "context": "It."}, {"id": "7"}
 
@@ -453,7 +454,14 @@ def test_a_warning_of_a_header_that_would_be_predicted(content, warns, capsys):
         ("in.txt", "Anna\nMeyer\n\nlives\n", ["Anna Meyer", "lives"]),
         ("in.txt", "1\tAnna\tB\n2\tMeyer\tI\n\n1\tlives\tO\n", ["Anna Meyer", "lives"]),
         ("in.txt", "Anna X B-PER\nMeyer X I-PER\n\nlives X O\n", ["Anna Meyer", "lives"]),
+        ("in.conllu", "1 Anna x\n2 Meyer y\n\n1 lives x\n", ["Anna Meyer", "lives"]),
         ("in.conll", "1\tAnna\n2\tMeyer\n\n1\tlives\n", ["Anna Meyer", "lives"]),
+        ("in.csv", "id,tokens\n0,['Anna' 'Meyer']\n1,[lives]\n", ["Anna Meyer", "lives"]),
+        ("in.txt", "Anna NOUN\nlives VERB\n\n. .\n", ["Anna lives", "."]),
+        ("in.txt", "in\to\nUlm\tb-loc\n", ["in Ulm"]),
+        ("in.txt", "It is Anna .\nShe lives here .\n", None),
+        ("in.txt", "It is a NOUN\n", None),
+        ("in.txt", "Anna PROPN\nlives VERB\n", None),
         ("in.txt", "Anna Meyer\nlives\n", None),
         ("in.txt", "In other words , the sentence is long .\nIt goes on for a while .\n", None),
         ("in.txt", "2019 was a good year .\n2020 was not .\n2021 was ok .\n", None),
@@ -465,6 +473,13 @@ def test_a_file_with_a_word_on_each_line(name, content, texts, tmp_path):
     (tmp_path / name).write_text(content)  # the default column is given, also with an index
     found = predict_examples.sentences(str(tmp_path / name), TAGGED, {})
     assert texts == (found and [" ".join(example[0]["text"]) for example in found])
+
+
+def test_labels_in_the_column_of_the_training(tmp_path):
+    (tmp_path / "in.txt").write_text("Anna NOUN x\nlives VERB y\n")
+    model = TAGGED._replace(of_training={"text_column": "0", "label_column": "1"})
+    ((given, *_),) = predict_examples.sentences(str(tmp_path / "in.txt"), model, {})
+    assert given["text"] == ["Anna", "lives"]
 
 
 def test_questions_in_a_file_like_that_of_a_training(tmp_path):

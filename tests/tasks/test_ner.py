@@ -3,6 +3,7 @@
 
 import collections
 import itertools
+import json
 import math
 import re
 
@@ -18,7 +19,7 @@ from albert_tf.tasks.base import TextInput
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training.splits_and_results import Split
 from tests import SIZES, tiny
-from tests.errors import assert_names, refuses
+from tests.errors import assert_names, names, refuses
 
 VOCABULARIES = {
     "sentencepiece": {"spm_model_file": str(tiny.VOCABULARY)},
@@ -99,6 +100,8 @@ def test_a_test_file_without_labels(written):
         ("a\nb O\n", "line 1"),
         ("a\tO\nb\t \n", "line 2"),
         ("a\tO\n\tO\n", "line 2"),
+        ("a\tX\tO\t\nb\tO\n", "line 1 ... tab"),
+        ("a,O\nb O\n", "line 1 ... .csv"),
         ("a O\nb PER\n", "line 2 ... O ... B-x ... I-x ... 'PER'"),
         ("a O\nb B-\n", "line 2 ... O ... B-x ... I-x ... 'B-'"),
         ("a O\nb B-DATE\n", "line 2 ... B-DATE ... O ... B-LOC"),
@@ -114,7 +117,7 @@ def test_an_error_names_file_and_line(written, content, message):
 def test_the_file_of_a_split(written, tmp_path):
     text = written("a O\n", "dev.txt")
     assert ner.input_file(str(tmp_path), "dev") == text
-    for ending in ("csv", "tsv", "jsonl", "json"):
+    for ending in ("conllu", "iob2", "bio", "csv", "tsv", "jsonl", "json"):
         table = written("word,label\na,O\n", f"test.{ending}")
         assert ner.input_file(str(tmp_path), "test") == table
         (tmp_path / f"test.{ending}").unlink()
@@ -146,6 +149,47 @@ def test_labels_that_stand_before_the_words(written, tmp_path):
     assert ner.find_labels(str(tmp_path), columns=ner.Columns(1, 0)) == ("O", "B-LOC", "B-PER")
     written("Anna B-PER NP\nin O PP\n")
     assert ner.find_labels(str(tmp_path), columns=ner.Columns(0, 2)) == ("NP", "PP")
+
+
+@pytest.mark.parametrize(
+    ("misc", "column"),
+    [(("SpaceAfter=No", "_"), None), (("NER=B-X", "NER=O"), None), ("__", None), (("a=b", "_"), 9)],
+)
+def test_the_last_column_of_conll_u(written, tmp_path, misc, column):
+    words = [f"{n}\tw\tw\tNOUN\tNN\t_\t0\troot\t_\t{cell}" for n, cell in enumerate(misc, 1)]
+    path = written("\n".join(words))
+    if column:
+        assert {*ner.find_labels(str(tmp_path), columns=ner.Columns(None, 9))} == {*misc}
+        return
+    with refuses(f"{path} ... MISC ... --label_column=3"):
+        ner.find_labels(str(tmp_path))
+
+
+@pytest.mark.parametrize("word", ["en:Ulm", "科0"])
+def test_a_mark_of_all_words(written, word):
+    path = written(f"{word} O\n" * 21)
+    with refuses(f"{path} ... {word} ... --text_column=0"):
+        ner.read(path)
+    for allowed, columns in (("a:b", ner.Columns(0)), ("http", ner.RECOGNISED)):
+        content = f"{word} O\n" * 21 + f"{allowed} O\n"
+        assert len(ner.read(written(content), columns=columns).words) == 22
+
+
+def test_brackets_of_conll_2012(written):
+    rows = "x 0 In *\nx 1 New (GPE*\nx 2 York *\nx 3 City *)\nx 4 Bob (PER)\nx 5 Al (PER*)\n"
+    columns = ner.Columns(2, 3)
+    wanted = [["O", "B-GPE", "I-GPE", "I-GPE", "B-PER", "B-PER"]]
+    for labels in (None, (*wanted[0],)):
+        assert ner.true_labels(ner.read(written(rows), labels, columns=columns)) == wanted
+    path = written("x 0 In *\nx 1 Ulm *\n", "dev.conll")
+    assert ner.true_labels(ner.read(path, ("O", "B-GPE"), columns=columns)) == [["O", "O"]]
+    assert ner.true_labels(ner.read(path, ("*", "x"), columns=columns)) == [["*", "*"]]
+    path = written(rows.replace("\n", " -\n"))
+    with refuses(f"{path} ... --label_column=3"):
+        ner.find_labels(path.rpartition("/")[0], columns=ner.Columns(2))
+    path = written(rows.replace("2 York *", "2 York (GPE*"))
+    with refuses(f"{path}, line 1 ... (GPE* ... GPE"):
+        ner.read(path, columns=columns)
 
 
 def test_a_file_with_other_labels(written):
@@ -200,10 +244,20 @@ FORMS = [  # name, content, columns of word and label, number of comments, sente
     # Tables, which have no comments.
     ("a.csv", 'word,label\nEU,B-ORG\n",",O\n\nPeter,B-PER\n', (), 0, EU),
     ("a.tsv", "Token\tNER\nEU\tB-ORG\n,\tO\n\nPeter\tB-PER\n", (), 0, EU),
+    ("a.tsv", 'word\ttag\n"""Hi"\tO\n""""\tX\n\nUlm\tO\n', (), 0, ['"Hi/O "/X', "Ulm/O"]),
+    ("a.tsv", '"Hi"\t"O"\n"a"\t"B-X"\n', (), 0, ["Hi/O a/B-X"]),
+    *(("a.tsv", f'"\tO\n{word}\tX\n"\tO\n', (), 0, [f'"/O {word}/X "/O'])
+      for word in ('""', '""""', '"a"', "a")),
+    ("a.tsv", '"a"\tO\n""\tX\nb\tO\n', (), 0, ['"a"/O ""/X b/O']),
     ("a.jsonl", '{"tokens": ["EU", ","], "ner_tags": ["B-ORG", "O"]}\n'
      '{"tokens": ["Peter"], "ner_tags": ["B-PER"]}\n', (), 0, EU),
     ("a.json", '[{"words": ["EU", ","], "labels": ["B-ORG", "O"]},\n'
      '{"words": ["Peter"], "labels": ["B-PER"]}]', (), 0, EU),
+    *(("a.csv", f"id,{names}\n0,\"['EU' ',']\",{tags}\n1,[Peter],['B-PER']\n", columns, 0, EU)
+      for names, columns in (("tokens,tags", ()), ("toks,gold", ("toks", "gold")), ("a,b", (1, 2)))
+      for tags in ("['B-ORG' 'O']", "\"[\"\"B-ORG\"\", 'O']\"")),
+    ("a.csv", "tokens\n\"['EU', ',']\"\n[Peter]\n", (), 0, ["EU ,", "Peter"]),
+    ("a.csv", "word,tag\n[1],O\n[x],O\n", (), 0, ["[1]/O [x]/O"]),
     ("a.csv", "word,label\n#x,B-TAG\nis,O\n", (), 0, ["#x/B-TAG is/O"]),
     ("a.jsonl", '{"tokens": ["#x", "is"], "tags": ["B-TAG", "O"]}\n', (), 0, ["#x/B-TAG is/O"]),
 ]  # fmt: skip
@@ -229,7 +283,9 @@ def test_forms_of_files(name, content, columns, comments, sentences, written):
         ("O PER LOC", "plain tags"), ("1 2", "plain tags"),
         ("O x-B x-I", "BIO after the type"), ("O x_y_S x_y_E", "BIOES after the type"),
         ("O x-L x-U", "BILOU after the type"), ("x-B x-I", "plain tags"),
-        ("O NN-B NN-X", "plain tags"),
+        ("O NN-B NN-X", "plain tags"), ("O B:x I:x", "BIO"), ("o b-x i-x", "BIO in small letters"),
+        ("o b-x e-x s-x", "BIOES in small letters"), ("b-x i-x", "plain tags"),
+        ("o n-b n-i", "plain tags"), ("o", "plain tags"), ("b i", "plain tags"),
     ],
 )  # fmt: skip
 def test_the_scheme_of_labels(labels, name):
@@ -237,8 +293,8 @@ def test_the_scheme_of_labels(labels, name):
 
 
 def test_labels_of_two_schemes():
-    for labels in ("O B-x I-x PER", "B-x L-x E-x"):
-        with refuses("O"):
+    for labels in ("PER O B-x I-x", "L-x B-x E-x", "0 B-x", "_ B-x I-x"):
+        with refuses(f"{labels.split()[0]} ... O"):
             tag_schemes.find(labels.split())
 
 
@@ -257,6 +313,9 @@ def scores_of(gold, found):
         ("B-P M-P E-P S-L", "B-P E-P S-P S-L", 1 / 3, 1 / 2),
         ("B E S", "B E B", 1, 1 / 2),
         ("P-B P-I O L-B", "P-B P-I O P-B", 1 / 2, 1 / 2),
+        ("b-p i-p o b-l", "b-p i-p o b-p", 1 / 2, 1 / 2),
+        ("b-p l-p o u-l", "b-p l-p u-l u-l", 2 / 3, 1),
+        ("B:p I:p O B:l", "B:p I:p O B:p", 1 / 2, 1 / 2),
         ("P-B P-L O L-U", "P-B P-L L-U L-U", 2 / 3, 1),
     ],
 )
@@ -312,6 +371,13 @@ def test_a_label_that_only_the_first_line_has(written, tmp_path, capsys):
         assert ("'etiquette'" in capsys.readouterr().out) == is_said
 
 
+@pytest.mark.parametrize(("tags", "warns"), [([3, 0], True), (["3", "0"], True), ([3, "O"], False)])
+def test_a_warning_of_numbers_for_labels(written, tags, warns, capsys):
+    path = written(json.dumps({"tokens": ["EU", "in"], "ner_tags": tags}), "train.jsonl")
+    assert {*ner.find_labels(path.rpartition("/")[0])} == {*map(str, tags)}
+    assert names(capsys.readouterr().out, f"{path} ... 3 ... B-PER") == warns
+
+
 @pytest.mark.parametrize(
     ("name", "content", "columns", "message"),
     [
@@ -319,13 +385,22 @@ def test_a_label_that_only_the_first_line_has(written, tmp_path, capsys):
         ("a.jsonl", '{"tokens": ["EU"], "gold": ["O"]}', (None, "tag"), "tag ... tokens, gold"),
         ("a.jsonl", '{"tokens": ["EU", "x"], "tags": ["O"]}', (), "line 1 ... 2 ... 1"),
         ("a.jsonl", '{"tokens": "EU x", "tags": ["O"]}', (), "line 1 ... EU x"),
+        ("a.jsonl", '{"text": "EU x", "label": [[0, 2, "ORG"]]}', (), "text, label ... lists"),
         ("a.jsonl", '{"tokens": ["EU"]}', (), "line 1"),
         ("a.jsonl", '{"tokens": "[EU]", "tags": ["O"]}', (), "line 1"),
         ("a.jsonl", '{"tokens": ["EU", null], "tags": ["O", "O"]}', (), "line 1 ... null"),
         ("a.jsonl", '{"tokens": ["EU", ""]}', (), "line 1"),
-        ("a.conll", f"ID\tFORM\tNER\tINNER\n{INDEXED}", ("WORD", "NER"), "'WORD' ... FORM"),
+        ("a.csv", 'tokens,tags\n"[""EU"", ""x""]",[0]\n', (), "line 2 ... 2 ... 1"),
+    ("a.csv", "toks,gold\n[EU x],[0 3]\n", (), "line 2 ... 2 ... '[0 3]' ... --text_column"),
+    ("a.csv", "text,labels\nEU x,B-ORG O\nin,O\n", (), "line 2 ... 2 ... 'B-ORG O'"),
+    ("a.csv", 'sent,tags\na b,"O,O"\n', ("sent", "tags"), "line 2 ... 2 ... 'O,O'"),
+    ("a.conll", f"ID\tFORM\tNER\tINNER\n{INDEXED}", ("WORD", "NER"), "'WORD' ... FORM"),
         ("a.conll", "7\tAnna\tB\n7\tin\tO\n8\tUlm\tB\n", (),
          "column 0 ... 7 ... --text_column"),  # sentences have numbers
+        ("a.tsv", "1-1\t0-2\tEU\tO\n1-2\t3-8\tsays\tO\n\n2-1\t9-11\tNo\tO\n", (),
+         "column 0 ... 1-1 ... --text_column"),
+        ("a.conll", "x/a 0 EU *\nx/a 1 says *\nx/a 2 no *\n\nx/b 0 No *\n", (),
+         "column 0 ... x/a ... --text_column"),
     ],
 )  # fmt: skip
 def test_what_holds_no_words(name, content, columns, message, written):
