@@ -280,7 +280,8 @@ def _with_lists(table, columns):
     names, rows = table.first, [row for row in table.rows[1:] if any(row.cells)]
     given = Columns(*(names[c] if isinstance(c, int) and c < len(names) else c for c in columns))
     word, label = _keys(names, given)
-    cells = [row.cells[names.index(name)] for name in (word, label) if name for row in rows]
+    places = [names.index(name) for name in (word, label) if name]
+    cells = [cell for n in places for row in rows for cell in row.cells[n : n + 1] or [""]]
     if word and cells and all(map(_LIST.fullmatch, cells)):
         return table._replace(header=names, rows=rows), given
     return table, columns

@@ -391,6 +391,7 @@ def test_a_warning_of_numbers_for_labels(written, tags, warns, capsys):
         ("a.jsonl", '{"tokens": ["EU", null], "tags": ["O", "O"]}', (), "line 1 ... null"),
         ("a.jsonl", '{"tokens": ["EU", ""]}', (), "line 1"),
         ("a.csv", 'tokens,tags\n"[""EU"", ""x""]",[0]\n', (), "line 2 ... 2 ... 1"),
+    ("a.csv", "tokens,tags\n[EU],[O]\n[in]\n", (), "line 3"),
     ("a.csv", "toks,gold\n[EU x],[0 3]\n", (), "line 2 ... 2 ... '[0 3]' ... --text_column"),
     ("a.csv", "text,labels\nEU x,B-ORG O\nin,O\n", (), "line 2 ... 2 ... 'B-ORG O'"),
     ("a.csv", 'sent,tags\na b,"O,O"\n', ("sent", "tags"), "line 2 ... 2 ... 'O,O'"),
