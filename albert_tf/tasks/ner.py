@@ -409,8 +409,8 @@ def _comments(lines, filled, labels):
             return True
         if len(cells) == 1 or cells[-1] in labels:
             return False
-        if "O" in labels:
-            return not tag_schemes.are_of_spans({"O", cells[-1]})
+        if outside := {"O", "o"} & labels:
+            return not tag_schemes.are_of_spans(outside | {cells[-1]})
         # A tag that only words with # have: it recurs, or the word is not the first of a sentence.
         is_inside = number > 1 and bool(lines[number - 2].strip())
         return not ("\t" in lines[number - 1] and (recurring[cells[-1]] > 1 or is_inside))

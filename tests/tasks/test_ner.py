@@ -225,6 +225,7 @@ FORMS = [  # name, content, columns of word and label, number of comments, sente
     ("a.conll", "# comment\na O\n", (), 1, ["a/O"]),
     ("a.conll", "#tag\na\n# so it is\n", (), 1, ["#tag a"]),
     ("a.conll", "#tag B-LOC\na O\n", (), 0, ["#tag/B-LOC a/O"]),
+    ("a.conll", "#tag b-loc\na o\n", (), 0, ["#tag/b-loc a/o"]),
     ("a.conll", "#a\t#\nis\tV\n\n#b\t#\n", (), 0, ["#a/# is/V", "#b/#"]),
     ("a.conll", "is\tV\n#b\tT\n", (), 0, ["is/V #b/T"]),
     ("a.conll", "#id\t1\nis\tV\n\n#id\t2\nit\tN\n", (), 2, ["is/V", "it/N"]),
