@@ -280,7 +280,8 @@ def _with_lists(table, columns):
     names, rows = table.first, [row for row in table.rows[1:] if any(row.cells)]
     given = Columns(*(names[c] if isinstance(c, int) and c < len(names) else c for c in columns))
     word, label = _keys(names, given)
-    cells = [row.cells[names.index(name)] for name in (word, label) if name for row in rows]
+    places = [names.index(name) for name in (word, label) if name]
+    cells = [cell for n in places for row in rows for cell in row.cells[n : n + 1] or [""]]
     if word and cells and all(map(_LIST.fullmatch, cells)):
         return table._replace(header=names, rows=rows), given
     return table, columns
@@ -408,8 +409,8 @@ def _comments(lines, filled, labels):
             return True
         if len(cells) == 1 or cells[-1] in labels:
             return False
-        if "O" in labels:
-            return not tag_schemes.are_of_spans({"O", cells[-1]})
+        if outside := {"O", "o"} & labels:
+            return not tag_schemes.are_of_spans(outside | {cells[-1]})
         # A tag that only words with # have: it recurs, or the word is not the first of a sentence.
         is_inside = number > 1 and bool(lines[number - 2].strip())
         return not ("\t" in lines[number - 1] and (recurring[cells[-1]] > 1 or is_inside))
