@@ -260,7 +260,6 @@ def of_checkpoint(loaded, embeddings, of_training=None):
         is_of_words=loaded.task == options.OF_WORDS,
         labels=loaded.labels or (),
         of_training=of_training or {},
-        labels=loaded.labels,
     )
 
 

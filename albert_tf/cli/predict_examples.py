@@ -42,9 +42,9 @@ class Model(NamedTuple):
             for JSON.
         fewest_options: int, options that a question needs; None for `num_options`.
         is_of_words: bool, whether the model labels the words of a text.
-        labels: sequence of str, by which a file of words is known; empty if there are none.
         of_training: dict of the flags of the training, some of which tell how its files are read.
-        labels: tuple of str, the classes of the model; None if it has none.
+        labels: sequence of str, the classes of the model, by which its files are known; empty if
+            there are none, or they are unknown.
     """
 
     inputs: tuple
@@ -56,7 +56,6 @@ class Model(NamedTuple):
     is_of_words: bool = False
     labels: tuple = ()
     of_training: Mapping = types.MappingProxyType({})
-    labels: tuple | None = None
 
     @property
     def columns(self):
@@ -420,7 +419,7 @@ def _of_training(lines, name, model, delimiter):
     label = tables.column_of(model.of_training.get("label_column"))
     if isinstance(label, int):  # perhaps the last row is cut
         cells = {row[label] if label < len(row) else "" for row in rows[:-1] or rows}
-        has_labels = not form.spaced and cells <= {*(model.labels or ())}
+        has_labels = not form.spaced and cells <= {*model.labels}
     else:
         has_labels = label in first
     if has_labels or delimiter or form.separator == "\t" or name.endswith(".csv"):
