@@ -138,7 +138,7 @@ def _pairs(path):
                 values = dict(zip(table.header, row.cells, strict=False))
                 yield (row.line, row.line), values | dict(zip(KEYS, row.values, strict=True))
             return
-    if path.endswith(".csv"):
+    if path.endswith(".csv") and len(header) > 1 and "\t" not in content.split("\n")[0]:
         raise UserError(
             f"{path}: a table needs the names {' and '.join(KEYS)} in its first line. Received: "
             f"{', '.join(header)}"

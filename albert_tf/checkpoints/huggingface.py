@@ -157,7 +157,7 @@ def check_tokenizer(directory, vocabulary):
             "would make other pieces than the model was trained with. Use transformers for it"
         )
     seen = set()
-    lines = files.read_text(vocabulary).removesuffix("\n").split("\n")
+    lines = files.read_text(vocabulary).rstrip("\r\n").split("\n")
     for number, line in enumerate(lines, 1):
         if line in seen:
             raise UserError(

@@ -5,6 +5,7 @@ import codecs
 import difflib
 import itertools
 import json
+import re
 import reprlib
 import sys
 import types
@@ -13,7 +14,7 @@ from typing import NamedTuple
 
 from albert_tf import options
 from albert_tf.errors import UserError, parse_json
-from albert_tf.tasks import tables, tag_schemes
+from albert_tf.tasks import label_lists, tables, tag_schemes
 from albert_tf.tasks.squad import questions as squad_questions
 
 INPUTS = tuple(  # in this order
@@ -290,7 +291,9 @@ def sentences(path, model, columns):
     rows = found.rows
     widths, names = {len(row) for row in rows}, {*rows[0], *found.header}
     is_list = widths == {1} and len(rows) > 1 and not path.endswith(".csv")
-    is_labelled = _are_labelled(rows, label, model.labels)
+    # Plain tags may end texts too, but for a given column, or blank lines between sentences.
+    is_known = len(found) > 1 or isinstance(label, int)
+    is_labelled = _are_labelled(rows, label, model.labels if is_known else ())
     is_of_words = is_list or path.endswith(ner.ENDINGS[:-1]) or found.header or is_labelled
     is_known = wanted in names and wanted == model.of_training.get("text_column")
     if not (is_of_words or is_known):
@@ -346,6 +349,8 @@ def _with_options(path, model):
     except UserError:
         return None
     columns = [*race.columns_of(table.header).values(), race.option_columns(table.header)]
+    if not race.columns_of(table.header)["options"] and not columns[-1]:
+        return None  # "question" may be a word of a first example
     used = {*itertools.chain(*columns)}
     options_ = model.option_columns if table.form.separator else ["options"]
     usual = {"article", "question", *options_}
@@ -416,13 +421,14 @@ def _of_training(lines, name, model, delimiter):
                 "--text_pair_column, or a first line with the names text and text_pair"
             )
         return {}
-    label = tables.column_of(model.of_training.get("label_column"))
-    if isinstance(label, int):  # perhaps the last row is cut
-        cells = {row[label] if label < len(row) else "" for row in rows[:-1] or rows}
-        has_labels = not form.spaced and cells <= {*model.labels}
-    else:
-        has_labels = label in first
-    if has_labels or delimiter or form.separator == "\t" or name.endswith(".csv"):
+    label = str(model.of_training.get("label_column") or "")
+    numbers = [int(column) for column in label.split(",") if column.strip().isdecimal()]
+    # Perhaps the last row is cut.
+    cells = [row[n] if n < len(row) else "" for row in rows[:-1] or rows for n in numbers]
+    are_labels = sum(_may_be_label(cell, model.labels) for cell in cells) * 2 >= len(cells) > 0
+    has_labels = label in first or (are_labels and not form.spaced)
+    given = delimiter or model.of_training.get("delimiter")
+    if has_labels or given or form.separator == "\t" or name.endswith(".csv"):
         return known
     print(
         f"{name}: each line is a text. With {form}, column {label} has no labels of the model, as "
@@ -430,6 +436,13 @@ def _of_training(lines, name, model, delimiter):
         file=sys.stderr,
     )
     return {}
+
+
+def _may_be_label(cell, labels):
+    """Whether a cell has labels of a model, a score if it has none, or a stand-in."""
+    parts = re.split(r"[|;,/]\s*", cell.strip())
+    known = {*labels} or {part for part in parts if re.fullmatch(r"[+-]?\d+(\.\d+)?", part)}
+    return cell.strip() in label_lists.STAND_INS or {*parts} <= known
 
 
 def _peek(lines, count):

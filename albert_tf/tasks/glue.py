@@ -620,19 +620,27 @@ def _first_labels(task, rows):
 
 
 def _check_no_header(task, table):
-    """Raises UserError if a test file alone seems to begin with a header: it would be predicted."""
+    """Raises UserError if a test file alone begins with a header, which would be predicted.
+
+    Without labels that show it, there is a warning.
+    """
     rows = [row.cells for row in table.rows if any(row.cells)]
     labels = _first_labels(task, rows)
     are_labels = [_is_label(task, x) or x in label_lists.STAND_INS for x in labels]
     first, *others = are_labels if len(labels) == len(rows) else [False]
     if first:
         return
-    if (others and all(others)) or tables.may_be_names(rows[0], rows[1:]):
-        raise UserError(
-            f"{table.rows[0].place}: this line seems to name the columns, but the files have no "
-            "header in common: remove it, or give --header if all files have one, --noheader if "
-            "it is an example"
-        )
+    if not tables.are_words(rows[0]):
+        return
+    message = (
+        f"{table.rows[0].place}: this line seems to name the columns, but the files have no header "
+        "in common: remove it, or give --header if all files have one, --noheader if it is an "
+        "example"
+    )
+    if others and all(others):
+        raise UserError(message)
+    if tables.may_be_names(rows[0], rows[1:]):  # but a text may be a single word
+        print(f"Warning: {message}")
 
 
 def _check_texts(task, table):
@@ -650,9 +658,12 @@ def _check_texts(task, table):
                 f"{table.form}: give another --text_column, or write one character, such as a tab, "
                 "in place of separators such as ||| or ::"
             )
-        words = [text.split()[0] for text in texts if " " in text]
-        is_after_label = table.header is None and column - 1 in task.label
-        if is_seldom and is_after_label and len({*words}) < len(words) / 2:
+        is_after_label = is_seldom and table.header is None and column - 1 in task.label
+        rows = table.rows if is_after_label else ()
+        words = [row.values[place].split()[0] for row in rows if " " in row.values[place].strip()]
+        labels = [row.cells[column - 1] for row in rows if " " in row.values[place].strip()]
+        are_bound = len({*zip(words, labels, strict=True)}) == len({*words}) < len(words) / 2
+        if are_bound:
             raise UserError(
                 f"{table.path}: few words begin all texts of column {column}, such as "
                 f"{reprlib.repr(words[0])}, so they may belong to the label. The file is read with "

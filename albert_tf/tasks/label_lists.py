@@ -13,9 +13,9 @@ from typing import NamedTuple
 from albert_tf.errors import UserError
 from albert_tf.options import LABEL_SEPARATOR
 
-_ALWAYS = (LABEL_SEPARATOR, ";", ",", *"、，；｜،؛\n\t")  # one that occurs separates labels
+_ALWAYS = (LABEL_SEPARATOR, ";", ",", "\n", "\t")  # one that occurs separates labels
 # If all parts occur as labels of their own, or are numbers; numbers with a hyphen are a range.
-_PERHAPS = ("/", "&", "+", "#", "-", " ")
+_PERHAPS = (*"、，；｜،؛", "/", "&", "+", "#", "-", " ")
 _NAMES = {LABEL_SEPARATOR: "vertical bars", ";": "semicolons", ",": "commas", " ": "spaces"}
 _NAMES |= {"\n": "line ends", "\t": "tabs"}
 _LIST = "[]"

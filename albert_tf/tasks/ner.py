@@ -126,7 +126,7 @@ def input_file(data_dir, split, remedy="check --data_dir"):
         UserError: no such file exists, or two do.
     """
     start = os.path.join(data_dir, split)
-    for endings in (ENDINGS, OF_TABLES):
+    for endings in (ENDINGS[:1] + ENDINGS[-1:], ENDINGS[1:-1], OF_TABLES):
         if found := files.only_one([start + ending for ending in endings]):
             return found
     others = ", ".join([*ENDINGS[1:], *OF_TABLES])

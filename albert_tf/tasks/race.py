@@ -61,7 +61,7 @@ _OPTION = re.compile(
     re.IGNORECASE,
 )
 # A list as JSON, Python or NumPy write it, or a tuple. A set has no order.
-_LIST = re.compile(r"""\s*(\[.*\]|\(\s*['"].*\))\s*""", re.DOTALL)
+_LIST = re.compile(r"""\s*(\[.*\]|\([^()]*,[^()]*\)|\(\s*['"].*\))\s*""", re.DOTALL)
 # A passage or answer is a list if it begins with a quoted text, and not with "[1]" or "[[Link]]".
 TEXT_LIST = re.compile(r"""\[([\s\[{]*["'].*)?\]""", re.DOTALL)
 _MARKED = re.compile(r"^\(?([A-Za-z])[.):]$")  # an answer such as (A) or A.
@@ -367,6 +367,10 @@ def passages_of_table(path, with_answers=True):
     """
     table, found, others = _read_table(path), [], []
     columns, names_of = option_columns(table.header), columns_of(table.header)
+    places = [table.header.index(name) for name in names_of["article"]]
+    used = (n for n in places if any("".join(row.cells[n : n + 1]).strip() for row in table.rows))
+    # The first one that has content: others, such as document, may name its file.
+    names_of["article"] = [table.header[n] for n in used][:1]
     for number, row in enumerate(table.rows):
         cells = dict(zip(table.header, row.cells, strict=False))
         named = {
@@ -379,8 +383,8 @@ def passages_of_table(path, with_answers=True):
                 options, labels = _options_in(named["options"])
             if named["labels"]:
                 labels = label_lists.items_of(named["labels"])
-            article = _joined("passage", named["article"])
-            answer = _joined("answer", named["answer"].strip())
+            article, answer = _joined("passage", named["article"]), named["answer"].strip()
+            answer = answer if answer in options else _joined("answer", answer)
         while options and not options[-1]:  # the question has fewer than others
             options.pop()
         if answer not in options:

@@ -362,6 +362,7 @@ def read_columns(
     filled = [cells for _, cells in table[1:] if cells]
     if names and {*map(len, filled)} == {len(first) + 1}:  # R writes no name for numbers of rows
         is_of_r = [cells[0] for cells in filled] == [str(n + 1) for n in range(len(filled))]
+        is_of_r &= any(cells[-1].strip() for cells in filled)  # no separators at the ends of rows
         first = [""] * is_of_r + first
     if not form.separator:
         has_header = True
@@ -403,7 +404,8 @@ def _rows_of(path, columns, delimiter, quoted_tabs):
     table = [*rows(lines, path, form)] if form.separator else _objects(content, lines, path)
     if not table:
         raise UserError(f"{path} holds no example")
-    if quoted_tabs and re.match(r"__label__\S+ +\S", "".join(table[0][1][:1])):
+    cells = table[0][1]
+    if quoted_tabs and len(cells) == 1 and re.match(r"__label__\S+ +\S", cells[0]):
         raise UserError(
             f"{path}: the labels stand before the text, as for fastText: write a tab in place of "
             "the space between labels and text"
@@ -435,6 +437,11 @@ def is_numbering(cells):
     return cells == [str(number) for number in range(len(cells))]
 
 
+def are_words(cells):
+    """Whether each cell (str) holds a single word, as the names of columns do."""
+    return all(re.fullmatch(r"[^\W\d][\w.-]*", text.strip()) for text in cells)
+
+
 def may_be_names(cells, others):
     """Whether a row may have the names of the columns: it has single words, and others have texts.
 
@@ -442,7 +449,7 @@ def may_be_names(cells, others):
         cells: list of str.
         others: list of lists of str, the cells of some other rows.
     """
-    if not all(re.fullmatch(r"[^\W\d][\w.-]*", text.strip()) for text in cells):
+    if not are_words(cells):
         return False
     longest = sorted(max(len(text.split()) for text in row) for row in others)
     return len(longest) > 1 and longest[len(longest) // 10] > 2

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from albert_tf.errors import UserError
 
 _MARK_FIRST = re.compile(r"(?P<mark>[BIOESLUM])(?:[-_:](?P<type>.+))?")
+_MARK_WITH_DASH = re.compile(r"[BIOESLUM](?:[-_].+)?")
 _SMALL_MARK = re.compile(_MARK_FIRST.pattern, re.IGNORECASE)
 _MARK_LAST = re.compile(r"(?P<type>.+)[-_](?P<mark>[BIOESLUM])")
 
@@ -90,11 +91,13 @@ def find(labels):
         UserError: most labels have a mark, but no scheme fits all.
     """
     labels = {*labels}
+    if not labels & {"O", "o"} and any(label[1:2] == ":" for label in labels):
+        return PLAIN  # as the errors M:NOUN and U:DET
     others = [*(TYPE_FIRST if "O" in labels else ()), *(SMALL if "o" in labels else ())]
     for scheme in [*SCHEMES, *others]:
         if labels != {scheme.outside} and all(map(scheme.fits, labels)):
             return scheme
-    marked = {label for label in labels - {"O"} if _MARK_FIRST.fullmatch(label)}
+    marked = {label for label in labels - {"O"} if _MARK_WITH_DASH.fullmatch(label)}
     if len(marked) * 2 < len(labels - {"O"}) or labels == {"O"}:
         return PLAIN
     closest = max(SCHEMES, key=lambda scheme: sum(map(scheme.fits, labels)))

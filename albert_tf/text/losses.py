@@ -24,8 +24,7 @@ _MARKUP = re.compile(
     re.IGNORECASE,
 )
 _SIGNS_OF_MARKUP = "<&[{\\"
-_CAPITALS = "[A-ZÀ-ÖØ-ÞΑ-ΩА-ЯЁ]"
-_TAG = r"(?:NNP?S?|VB[DGNPZ]?|JJ[RS]?|PRP\$?|RB|DT|IN|CC|CD|TO)"  # of the Penn Treebank
+_TAG = r"(?:NNP?S?|VB[DGNPZ]?|JJ[RS]?|PRP\$?|DT)"  # of the Penn Treebank
 # Lines in a form that other programs read, by the kind of the form: a class of characters without
 # which no line has it, a pattern, and what to do.
 _FORMS = {
@@ -73,12 +72,6 @@ _FORMS = {
         "-",
         re.compile(r"(?<=[^\W\d_])-\Z"),
         "join the lines of a paragraph, and the words that are divided at their ends",
-    ),
-    "were cut at a width, in the middle of a sentence": (
-        _CAPITALS,
-        # A line that begins with a small letter, has a capital, and ends without a mark.
-        re.compile(rf"\A(?=[a-zà-öø-ÿα-ωа-яё])(?=.*{_CAPITALS})[^\t]{{44,89}}[\w,]\Z"),
-        "join the lines of each paragraph; --input_format=documents joins those up to a blank line",
     ),
     "were divided into tokens, or have parts of speech": (
         "[@/_]",

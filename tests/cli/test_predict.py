@@ -333,6 +333,24 @@ def test_a_line_is_a_text_unless_labels_show_columns(name, content, texts, capsy
 
 
 @pytest.mark.parametrize(
+    ("content", "labels", "flags"),
+    [
+        ("2.5;good\n-1;bad\n", (), {}),  # scores
+        ("x,y|good\nx|bad\n", ("x", "y"), {}),
+        ("-1|good\n-1|bad\n", ("x", "y"), {}),
+        ("x|good\nz|bad\ny|or\n", ("x", "y"), {}),
+        ("9|good\n8|bad\n", ("x", "y"), {"delimiter": "|"}),
+    ],
+)
+def test_what_shows_columns(content, labels, flags):
+    trained = {"text_column": "1", "label_column": "0"} | flags
+    model = model_of("text", of_training=trained)._replace(labels=labels)
+    lines = content.encode().splitlines(keepends=True)
+    found = [*predict_examples.read(lines, "in.txt", model, num_peeked=9)]
+    assert [example[0]["text"] for example in found] == ["good", "bad", "or"][: len(lines)]
+
+
+@pytest.mark.parametrize(
     ("name", "content", "columns", "texts"),
     [
         ("in.csv", "id,title,text\n1,a,?\n2,b,?\n", {"text_column": "title"}, ["a", "b"]),

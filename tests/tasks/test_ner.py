@@ -281,6 +281,7 @@ def test_forms_of_files(name, content, columns, comments, sentences, written):
         ("O B-x I-x E-x S-x", "BIOES"),
         ("O S-x", "BIOES"), ("O B-x I-x L-x U-x", "BILOU"), ("O U-x", "BILOU"),
         ("B-x M-x E-x S-x O", "BMES"), ("B M E S", "BMES"), ("NOUN VERB ADP", "plain tags"),
+        ("O R:VERB M:DET U:DET R:NOUN", "plain tags"), ("S:sg S:pl M:x I:y", "plain tags"),
         ("O PER LOC", "plain tags"), ("1 2", "plain tags"),
         ("O x-B x-I", "BIO after the type"), ("O x_y_S x_y_E", "BIOES after the type"),
         ("O x-L x-U", "BILOU after the type"), ("x-B x-I", "plain tags"),

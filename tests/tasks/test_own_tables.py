@@ -351,11 +351,21 @@ def test_labels_of_ones_own_files(name, lines, given, labels, read, tmp_path, to
         ([("train.csv", "text;label", "a;x,y", "b;x,z", "c;", "d;y")],
          SEVERAL | {"labels": ["x", "y"], "skip_other_labels": True}, (0, 1),
          [("train-1", "a", ["x", "y"]), ("train-3", "c", []), ("train-4", "d", ["y"])]),
+        ([("train.csv", "id,text,label", "1,good,x,", "2,bad,y,")], {}, (0, 0),
+         [("train-1", "good", "x"), ("train-2", "bad", "y")]),
+        ([("train.tsv", "__label__a __label__b\tgood", "__label__a __label__b\tbad")],
+         {"text_column": "1", "label_column": "0", "labels": ["__label__a __label__b", "x"]},
+         (0, 0), [("train-0", "good", "__label__a __label__b"),
+                  ("train-1", "bad", "__label__a __label__b")]),
+        ([("train.tsv", *(f"{x}~{w} is it" for x in "ab" for w in "iti"))],
+         {"text_column": "1", "label_column": "0"}, (0, 0),
+         [(f"train-{n}", f"{'iti'[n % 3]} is it", "ab"[n // 3]) for n in range(6)]),
         ([("train.csv", "text,a,b", "t,1.,0.", "u,true,FALSE")], SEVERAL | {"label_column": "a,b"},
          (0, 0), [("train-1", "t", ["a"]), ("train-2", "u", ["a"])]),
     ],
     ids=[
-        "names", "test", "quotes", "no content", "other labels", "others among several", "a column"
+        "names", "test", "quotes", "no content", "other labels", "others among several",
+        "separators at ends", "marks of fastText", "words that begin texts", "a column",
     ],
 )  # fmt: skip
 def test_examples_of_ones_own_files(files, given, left_out, read, tmp_path, tokenizer):
@@ -476,9 +486,7 @@ def test_a_header_that_the_files_share(train, test, texts, tmp_path, tokenizer):
         # A header that only the test file has.
         *(([("train.csv", "a,x", "b,y"), ("test.csv", *test)], NUMBERED | {"labels": ["x", "y"]},
            "test.csv, line 1 ... --header ... --noheader")
-          for test in (["text,label", "a,x", "b,y"], ["text,label", "a,", "b,"],
-                       ["text,id", "a dull film,1", "a good film,2"],
-                       ["text", "a dull film", "a good film"])),
+          for test in (["text,label", "a,x", "b,y"], ["text,label", "a,", "b,"])),
         # Separators that are longer, or stand in labels.
         *(([("train.csv", f"bad{mark}a", f"good{mark}b")], FIRST,
            f"train.csv ... 1 ... {name} ... --text_column")
@@ -517,6 +525,22 @@ def test_own_files_that_are_refused(files, given, message, tmp_path, tokenizer):
         read_own(tmp_path, tokenizer, *files, **given)
     if "multi_label" in given:  # several labels are never numbers to predict
         assert "--regression" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("lines", "warns"),
+    [
+        (["text,id", "a dull film,1", "a good film,2"], True),
+        (["text", "a dull film", "a good film"], True),
+        (["text", "dull", "good"], False),
+        (["A film", "a dull film", "a good film"], False),
+        (["A film,mixed", "a dull film,x", "a good film,y"], False),
+    ],
+)
+def test_what_may_be_a_header_of_the_test_file(lines, warns, tmp_path, tokenizer, capsys):
+    files = ("train.csv", "a,x", "b,y"), ("test.csv", *lines)
+    read_own(tmp_path, tokenizer, *files, **NUMBERED, labels=["x", "y"], skip_other_labels=True)
+    assert_says(capsys.readouterr().out, *["Warning ... test.csv, line 1 ... --noheader"] * warns)
 
 
 def test_the_form_of_the_training_file_is_shown(tmp_path, tokenizer):
@@ -594,7 +618,9 @@ KNOWN = ("Food, drink", "Sport")
         (["sport/news", "sport", "news"], (), [["sport", "news"], ["sport"], ["news"]]),
         (["New York", "Rome"], (), [["New York"], ["Rome"]]),
         (["a,a,", "b"], (), [["a"], ["b"]]),
-        *(([f"x y{mark}z", "z"], (), [["x y", "z"], ["z"]]) for mark in "、，；｜،؛\n\t"),
+        *(([f"x y{mark}z", "z"], (), [["x y", "z"], ["z"]]) for mark in "\n\t"),
+        *(([f"x{mark}z", "z", "x"], (), [["x", "z"], ["z"], ["x"]]) for mark in "、，；｜،؛"),
+        (["文化、体育", "财经"], (), [["文化、体育"], ["财经"]]),
         (["joy-love", "joy", "love"], (), [["joy", "love"], ["joy"], ["love"]]),
         (["e-mail", "mail"], (), [["e-mail"], ["mail"]]), (["18-25"], (), [["18-25"]]),
         (["array([0, 1])", "array([2])"], (), [["0", "1"], ["2"]]),

@@ -177,6 +177,7 @@ WHO, XY = {"question": "Who?"}, ["x", "y"]
         WHO | {"answer_options": {"A": "x", "B": "y"}, "correct_answer_id": "B"},
         WHO | {"Answer": "A", "answer": "B", "A": "x", "B": "y"},
         WHO | {"opa": "x", "opb": "y", "cop": 2},
+        WHO | {"options": "('x', 'y')", "answer": "['y']"},
         *(WHO | {"options": XY, "correct": answer} for answer in ("(B)", "B.", "b)", ["B"])),
     ],
 )  # fmt: skip

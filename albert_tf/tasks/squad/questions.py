@@ -25,7 +25,6 @@ _OF_QUESTIONS = {
 }
 _OF_ANSWERS = {
     "answer": "text",
-    "start": "answer_start",
     "answer_begin_position": "answer_start",
 }
 _TRUTHS = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
@@ -340,9 +339,9 @@ def _answer_to_learn(qa, answers, context, where):
 
 def _places(text, context):
     """Where a text stands in a context, as a whole word if possible: list of int."""
-    text = re.escape(text)
-    words, anywhere = (
+    text, char = re.escape(text), r"[^\W\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u2e80-\uffff]"
+    words, anywhere = (  # Thai, Chinese, Korean and others have no space between words
         [match.start() for match in re.finditer(pattern, context)]
-        for pattern in (rf"(?<!\w){text}(?!\w)", text)
+        for pattern in (rf"(?<!{char}){text}(?!{char})", text)
     )
     return words or anywhere
