@@ -229,9 +229,11 @@ def test_lines_of_predict(exported, run_main, tmp_path):
     kinds = dict(name.split("/") for names in NAMES for name in names.split())
     assert second["labels"] == [kinds.get(word, "O") for word in second["words"]]
     assert all(0.25 < score <= 1 for score in first["scores"] + second["scores"])
-    (tmp_path / "in.txt").write_text("Mary O\nwalked O\n")  # labels of the export, not words
+    # Labels of the export, not words.
+    (tmp_path / "in.txt").write_text("Mary O\nwalked O\n\nin O\n")
     run_main(predict, saved_model=export, input_file=tmp_path / "in.txt", output_file=target)
-    assert json.loads(target.read_text())["words"] == ["Mary", "walked"]
+    found = map(json.loads, target.read_text().splitlines())
+    assert [line["words"] for line in found] == [["Mary", "walked"], ["in"]]
 
 
 @pytest.mark.long
