@@ -292,9 +292,9 @@ def sentences(path, model, columns):
     widths, names = {len(row) for row in rows}, {*rows[0], *found.header}
     is_list = widths == {1} and len(rows) > 1 and not path.endswith(".csv")
     # Plain tags may end texts too, but for a given column, or blank lines between sentences.
-    is_known = len(found) > 1 or isinstance(label, int)
-    is_labelled = _are_labelled(rows, label, model.labels if is_known else ())
-    is_of_words = is_list or path.endswith(ner.ENDINGS[:-1]) or found.header or is_labelled
+    may_be_tags = len(found) > 1 or isinstance(label, int)
+    is_labelled = _are_labelled(rows, label, model.labels if may_be_tags else ())
+    is_of_words = is_list or path.endswith(ner.OF_WORDS_ALONE) or found.header or is_labelled
     is_known = wanted in names and wanted == model.of_training.get("text_column")
     if not (is_of_words or is_known):
         return None
@@ -348,10 +348,10 @@ def _with_options(path, model):
         table = race.table_of_questions(path)
     except UserError:
         return None
-    columns = [*race.columns_of(table.header).values(), race.option_columns(table.header)]
-    if not race.columns_of(table.header)["options"] and not columns[-1]:
+    columns, each = race.columns_of(table.header), race.option_columns(table.header)
+    if not columns["options"] and not each:
         return None  # "question" may be a word of a first example
-    used = {*itertools.chain(*columns)}
+    used = {*itertools.chain(*columns.values(), each)}
     options_ = model.option_columns if table.form.separator else ["options"]
     usual = {"article", "question", *options_}
     if "article" in used and used <= usual:
@@ -440,9 +440,11 @@ def _of_training(lines, name, model, delimiter):
 
 def _may_be_label(cell, labels):
     """Whether a cell has labels of a model, a score if it has none, or a stand-in."""
-    parts = re.split(r"[|;,/]\s*", cell.strip())
-    known = {*labels} or {part for part in parts if re.fullmatch(r"[+-]?\d+(\.\d+)?", part)}
-    return cell.strip() in label_lists.STAND_INS or {*parts} <= known
+    if cell in label_lists.STAND_INS or cell in labels:
+        return True
+    if labels:
+        return label_lists.is_joined(cell, {*labels})
+    return bool(re.fullmatch(r"[+-]?\d+(\.\d+)?", cell))
 
 
 def _peek(lines, count):

@@ -144,9 +144,8 @@ def whole_lines(parts, check=None):
 def _reading(path):
     """Raises UserError in place of the errors of reading and unpacking a file."""
     try:
-        yield
-    except tf.errors.OpError as error:
-        raise UserError(f"{path} cannot be read: {error.message}") from error
+        with files.reading(path):
+            yield
     except UserError:
         raise
     except Exception as error:

@@ -628,9 +628,7 @@ def _check_no_header(task, table):
     labels = _first_labels(task, rows)
     are_labels = [_is_label(task, x) or x in label_lists.STAND_INS for x in labels]
     first, *others = are_labels if len(labels) == len(rows) else [False]
-    if first:
-        return
-    if not tables.are_words(rows[0]):
+    if first or not tables.are_words(rows[0]):
         return
     message = (
         f"{table.rows[0].place}: this line seems to name the columns, but the files have no header "
@@ -659,15 +657,17 @@ def _check_texts(task, table):
                 "in place of separators such as ||| or ::"
             )
         is_after_label = is_seldom and table.header is None and column - 1 in task.label
-        rows = table.rows if is_after_label else ()
-        words = [row.values[place].split()[0] for row in rows if " " in row.values[place].strip()]
-        labels = [row.cells[column - 1] for row in rows if " " in row.values[place].strip()]
-        are_bound = len({*zip(words, labels, strict=True)}) == len({*words}) < len(words) / 2
-        if are_bound:
+        pairs = [
+            (text.split()[0], row.cells[column - 1])
+            for text, row in zip(texts, table.rows if is_after_label else (), strict=False)
+            if " " in text
+        ]
+        words = {word for word, _ in pairs}
+        if len({*pairs}) == len(words) < len(pairs) / 2:  # each belongs to one label
             raise UserError(
                 f"{table.path}: few words begin all texts of column {column}, such as "
-                f"{reprlib.repr(words[0])}, so they may belong to the label. The file is read with "
-                f"{table.form}: write a tab between label and text, or give "
+                f"{reprlib.repr(pairs[0][0])}, so they may belong to the label. The file is read "
+                f"with {table.form}: write a tab between label and text, or give "
                 f"--delimiter={table.form.separator} if this is right"
             )
         if not table.form.separator and all(t[:1] + t[-1:] == "[]" for t in texts):

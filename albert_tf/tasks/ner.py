@@ -31,8 +31,9 @@ from albert_tf.text.sequences import pack_segments
 from albert_tf.text.tokenization import UNKNOWN
 from albert_tf.training.splits_and_results import Split
 
-ENDINGS = (".conll", ".conllu", ".iob2", ".bio", ".txt")  # the last also that of texts
-OF_TABLES = (".tsv", ".csv", ".jsonl", ".json")  # used if there is no file with one of ENDINGS
+# Endings of files, in order of preference; two of one group are an error.
+ENDINGS = ((".conll", ".txt"), (".conllu", ".iob2", ".bio"), (".tsv", ".csv", ".jsonl", ".json"))
+OF_WORDS_ALONE = (".conll", *ENDINGS[1])  # of no files of texts
 DOCUMENT_START = "-DOCSTART-"
 # Usual keys of JSON objects, and names of columns.
 WORD_NAMES = ("tokens", "words", "token", "word", "form")
@@ -126,11 +127,11 @@ def input_file(data_dir, split, remedy="check --data_dir"):
         UserError: no such file exists, or two do.
     """
     start = os.path.join(data_dir, split)
-    for endings in (ENDINGS[:1] + ENDINGS[-1:], ENDINGS[1:-1], OF_TABLES):
+    for endings in ENDINGS:
         if found := files.only_one([start + ending for ending in endings]):
             return found
-    others = ", ".join([*ENDINGS[1:], *OF_TABLES])
-    raise UserError(f"there is no {start}{ENDINGS[0]} (or {others}): {remedy}")
+    first, *others = itertools.chain(*ENDINGS)
+    raise UserError(f"there is no {start}{first} (or {', '.join(others)}): {remedy}")
 
 
 def read(path, labels=None, needs_labels=True, columns=RECOGNISED, header=()):
@@ -779,7 +780,7 @@ def true_labels(examples):
 
 @dataclasses.dataclass(frozen=True)
 class NerData(base.DataSet):
-    """Files of words: train, dev and test, each with an ending of `ENDINGS` or `OF_TABLES`.
+    """Files of words: train, dev and test, each with one of `ENDINGS`.
 
     Attributes:
         columns: Columns.

@@ -140,7 +140,9 @@ def has_tables(data_dir):
     )
 
 
-def read_examples(data_dir, split, tokenizer, levels=LEVELS, most_options=MOST_OPTIONS):
+def read_examples(
+    data_dir, split, tokenizer, levels=LEVELS, most_options=MOST_OPTIONS, counts=None
+):
     """Reads the questions of a split; both layouts are understood.
 
     The original's all.txt has one JSON object a line; the distributed archive one file each.
@@ -151,6 +153,7 @@ def read_examples(data_dir, split, tokenizer, levels=LEVELS, most_options=MOST_O
         tokenizer: FullTokenizer, whose `normalize` cleans passages, questions and options.
         levels: tuple of str, of LEVELS.
         most_options: int.
+        counts: dict to fill, or None; of tables, `blanks` are questions with several underscores.
 
     Returns:
         list of Example.
@@ -163,6 +166,9 @@ def read_examples(data_dir, split, tokenizer, levels=LEVELS, most_options=MOST_O
         for place, passage in _passages(path):
             if not level and split != "test" and "answers" not in passage:
                 raise UserError(f"{place}: there is no answer in a column answer or label")
+            if not level and counts is not None:
+                has_blanks = bool(_BLANKS.search(passage["questions"][0]))
+                counts["blanks"] = counts.get("blanks", 0) + has_blanks
             examples += read_passage(
                 passage, place, tokenizer.normalize, level, split != "test", most_options
             )
@@ -681,13 +687,8 @@ class RaceData(base.DataSet):
 
     def read(self, split):
         """The questions of a split; those of tables with several underscores are counted."""
-        given = self.data_dir, split, self.task.text.tokenizer, self.levels
-        found = read_examples(*given, self.task.choices)
-        if not has_tables(self.data_dir):
-            return found, {}
-        passages = [passage for path in self.sources(split) for _, passage in _passages(path)]
-        asked = itertools.chain(*(passage["questions"] for passage in passages))
-        return found, {"blanks": sum(bool(_BLANKS.search(question)) for question in asked)}
+        counts, given = {}, (self.data_dir, split, self.task.text.tokenizer, self.levels)
+        return read_examples(*given, self.task.choices, counts), counts
 
     def described(self):
         """The training folder and its levels, or the table with the columns that are read."""

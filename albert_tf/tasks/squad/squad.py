@@ -398,8 +398,8 @@ class SquadData(base.DataSet):
                 f"train: {count:,} of {len(examples):,} questions are longer than "
                 f"--max_query_length={self.task.options.max_query_length} and lose their end"
             )
-        # Files of earlier versions lack these counts.
-        data_report.add_texts(cache.counts, [*map(self.task.texts_of, examples)])
+        if "rows" not in cache.counts:  # of an earlier version
+            data_report.add_texts(cache.counts, [*map(self.task.texts_of, examples)])
         return cache
 
     def _batches(self, examples, cache):
