@@ -35,9 +35,9 @@ def warn(given):
     if given.train_batch_size < PAPER_BATCH and is_default:
         scaled = given.learning_rate * (given.train_batch_size / PAPER_BATCH) ** 0.5
         print(
-            f"Warning: --learning_rate={given.learning_rate} is meant for batches of "
-            f"{PAPER_BATCH}; for --train_batch_size={given.train_batch_size}, its square root rule "
-            f"gives {scaled:.2g}."
+            f"Warning: the default --learning_rate={given.learning_rate} is for batches of "
+            f"{PAPER_BATCH}. Scaled by the square root of the batch size, it is {scaled:.2g} for "
+            f"--train_batch_size={given.train_batch_size}."
         )
 
 

@@ -642,9 +642,9 @@ class ClassifierData(Options, heading="Task and data"):
         "Directory of the GLUE data, with a folder for each task, or of your own files.")
     task_name: str | None = option(None, required=WORK, on_record="equal", help=
         "One of cola, mnli, mismnli, mrpc, sst-2, sts-b, qqp, qnli, rte, wnli, ax; or tsv for your "
-        "own texts: train.tsv, dev.tsv and test.tsv, or .csv or .jsonl, in --data_dir; or ner "
-        "for named entities: train.conll, dev.conll and test.conll, with a word and its label on "
-        "each line. With "
+        "own texts: train.tsv, dev.tsv and test.tsv, or .csv, .jsonl or .json, in --data_dir; or "
+        "ner for named entities: train.conll, dev.conll and test.conll, with a word and its label "
+        "on each line. With "
         "--export_dir, it can be read from the directory of the run.")
     cached_dir: str | None = option(None, path="output", read_by=f"~{WORK}", help=
         "Directory for the TFRecords of features; --output_dir by default.")
@@ -752,7 +752,7 @@ class Squad(Options, heading="Questions and answers"):
         read_by="version_2_with_negative=true", help=
         "Version 2: a question gets an answer only if its no-answer logit is below this. By "
         "default it is tuned if --predict_file has answers; otherwise the one tuned last is used.")
-    doc_stride: int = option(128, "Pieces between the starts of two windows of a paragraph.",
+    doc_stride: int = option(128, "Tokens between the starts of two windows of a paragraph.",
         on_record="equal", fits="max_seq_length")
     max_query_length: int = option(64, low=1, on_record="equal", help=
         "Maximum number of tokens of a question; the rest is cut off.")

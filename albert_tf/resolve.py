@@ -176,7 +176,8 @@ def resolve(
         if unmet:
             sentence = f"{shown(name, typed[name])} does nothing {_described(unmet, settings)}"
             if not unmet.startswith("~"):
-                raise UserError(f"{sentence}: leave it out")
+                is_missing = "!" not in unmet and "=" not in unmet
+                raise UserError(f"{sentence}: {'give both, or ' * is_missing}leave it out")
             notes.append(sentence)
     compared = {
         name: typed[name]

@@ -21,7 +21,7 @@ mkdir -p "$OUTPUT/records"
 VOCABULARY=$OUTPUT/spm.model
 [[ -e $VOCABULARY ]] || "$PYTHON" train_sentencepiece.py --input_format=jsonl --input_sentence_size=1000000 \
   --input_file="$TEXT/wikipedia/train*.jsonl.gz,$TEXT/books/train*.jsonl.gz" \
-  --model_prefix="$OUTPUT/spm" --vocab_size="$VOCAB_SIZE"
+  --model_prefix="$OUTPUT/spm" --vocab_size="$VOCAB_SIZE" --strip_accents
 
 # records SOURCE PART LENGTH FLAGS...
 records() {

@@ -430,7 +430,7 @@ class Loaded:
         is_list = isinstance(found, list | tuple)
         if are_options and not is_list:
             raise UserError(
-                "options must be a list of four str for each question. Received: "
+                "options must be a list of str for each question. Received: "
                 f"{type(value).__name__} {value!r:.80}"
             )
         if are_options or (is_list and found and all(map(self._is_words, found))):

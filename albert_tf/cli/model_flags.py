@@ -150,7 +150,7 @@ def check_length(length, config, path):
     if length > config.max_position_embeddings:
         raise UserError(
             f"--max_seq_length={length} exceeds max_position_embeddings="
-            f"{config.max_position_embeddings} of {path}"
+            f"{config.max_position_embeddings} of {path}: give that at most, or leave it out"
         )
 
 

@@ -250,8 +250,8 @@ def of_checkpoint(loaded, embeddings, of_training=None):
         return Model(INPUTS[:2], INPUTS[1:2], tuple(embeddings), None, embed)
     if not loaded.inputs:
         raise UserError(
-            f"--model={loaded.checkpoint} is not fine-tuned, so it predicts nothing: ask it with "
-            "--fill_mask, --sentence_order or --embeddings=pooled_output"
+            f"--model={loaded.checkpoint} is not fine-tuned, so it predicts nothing: fine-tune "
+            "it, or give --fill_mask, --sentence_order, --score or --embeddings=pooled_output"
         )
     num_options = len(loaded.labels) if "options" in loaded.inputs else None
     return Model(

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""Trains a SentencePiece model with the options of the released ALBERT models.
+r"""Trains a SentencePiece model with the options of the released models, except that accents stay.
 
 python train_sentencepiece.py --input_file='text/*.txt' --model_prefix=my-30k --vocab_size=30000
 
-Writes my-30k.model and my-30k.vocab. The text is read as create_pretraining_data.py reads it, and
-cleaned in the same way. Once the project is installed, `albert-spm` is the same command.
+Writes my-30k.model and my-30k.vocab. The text is read as create_pretraining_data.py reads it. Give
+--strip_accents to remove accents, as the released models need. The model file records casing and
+accents, and later commands follow it. Once the project is installed, `albert-spm` is the same
+command.
 """
 
 import dataclasses

@@ -178,8 +178,9 @@ def masking(model, made_by):
     wanted = round(budget * settings.max_seq_length)
     if wanted > settings.max_predictions_per_seq:
         print(
-            f"Of a whole sequence, {settings.max_predictions_per_seq} pieces are masked, and not "
-            f"--masked_lm_budget={budget} of them: --max_predictions_per_seq={wanted} would do."
+            f"--max_predictions_per_seq={settings.max_predictions_per_seq} masks fewer tokens of a "
+            f"whole sequence than --masked_lm_budget={budget}: for that, give "
+            f"--max_predictions_per_seq={wanted}."
         )
     return graph_masking.Masking(
         settings.values_of(options.Instances, masked_lm_prob=budget),

@@ -161,7 +161,7 @@ def _parts(directory, selection, runner):
         if not documents.any():
             raise _TooLittleText(
                 f"--heldout_fraction={selection.heldout_fraction}: of {len(documents)} documents, "
-                f"none is left for the {part} files"
+                f"none is left for the {part} files. Give another fraction or more documents"
             )
         parts.append(_state(directory, "documents", part, selection) + ".bin")
         with files.writing(parts[-1]) as file:

@@ -264,6 +264,7 @@ def _splitter(language):
         return sentence_splitter.SentenceSplitter(language)
     except sentence_splitter.SentenceSplitterException as error:
         raise UserError(
-            f"--language={language}: sentence-splitter has no rules for it; give the two letters "
-            "of one that it knows, such as en, de or ru"
+            f"--language={language}: sentence-splitter has no rules for it. Give the two letters "
+            "of a language that it knows, such as en, de or ru; for others, write one sentence per "
+            "line and leave out --input_format and --language"
         ) from error

@@ -42,7 +42,10 @@ def create_strategy(name, num_gpus=None, tpu_name=None, tpu_zone=None, gcp_proje
     if num_gpus is None:
         num_gpus = available
     if not 0 <= num_gpus <= available:
-        raise UserError(f"--num_gpus={num_gpus}, but TensorFlow sees {available} GPUs")
+        raise UserError(
+            f"--num_gpus={num_gpus}, but TensorFlow sees {available} GPUs: give at most that many, "
+            "or install TensorFlow with CUDA (docs/gpus.md)"
+        )
     gpus = [f"device:GPU:{index}" for index in range(num_gpus)]
     return tf.distribute.MirroredStrategy(gpus or ["device:CPU:0"])
 

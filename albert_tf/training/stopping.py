@@ -114,8 +114,9 @@ def naming_the_cause(strategy, output_dir):
                 "choose another --output_dir, and start again"
             ) from error
         raise UserError(
-            f"out of memory ({one_line(error)}). For the same batch in less memory: "
-            "--gradient_accumulation_steps, --recompute, --dtype=bf16"
+            f"out of memory ({one_line(error)}). In a training, the same batch needs less memory "
+            "with --dtype=bf16, --gradient_accumulation_steps or --recompute. Otherwise give a "
+            "smaller batch"
         ) from error
     except _LOST as error:
         if devices.num_workers(strategy) == 1:
