@@ -88,6 +88,9 @@ def find_model(given):
     if is_for_transformers:
         with about("--export_format=hf"):
             huggingface.check_expressible(config)
+    elif given.export_format == "tf1":
+        with about("--export_format=tf1"):
+            config = config.in_groups()
     old = model_flags.directory_tokenizer(given) if is_for_transformers or path else None
     if old:
         config.check_vocabulary(old)
@@ -159,8 +162,8 @@ def export_checkpoint(given, model):
     """
     import tensorflow as tf
 
-    from albert_tf import files
-    from albert_tf.checkpoints import name_table, source, writers
+    from albert_tf import files, state
+    from albert_tf.checkpoints import name_table, run_directory, source, writers
 
     prefix = given.export_path
     directory = os.path.dirname(prefix)
@@ -180,16 +183,25 @@ def export_checkpoint(given, model):
             "directory"
         )
     tensors = read_weights(model)
-    writers.write(prefix, tensors, given.export_format)
     if not tf.io.gfile.exists(path):
         extra[path] = model.config.to_json_string()
     if vocabulary:
         name = "spiece.model" if model.tokenizer.is_sentencepiece else "vocab.txt"
-        with files.writing(os.path.join(directory, name)) as file:
+        copy = os.path.join(directory, name)
+        with files.writing(copy) as file:
             file.write(vocabulary)
+        record, flag = model.folder.settings, source.vocabulary_flag(name)
+        settings = run_directory.RunSettings(
+            flags=record.flags if record and model.folder.task else {},
+            config=model.config.to_dict(),
+            text=(record.text if record else {}) | model.tokenizer.casing,
+            vocabulary=run_directory.Vocabulary(flag, os.path.abspath(copy), files.sha256(copy)),
+        )
+        extra[os.path.join(directory, run_directory.SETTINGS)] = state.text(settings)
     for name, text in extra.items():
         if text:
             files.write_text(name, text)
+    writers.write(prefix, tensors, given.export_format)  # last: the rest belongs to it
     print(f"Wrote {len(tensors)} variables and {name_table.GLOBAL_STEP} 0 to {prefix}")
 
 

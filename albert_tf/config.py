@@ -205,6 +205,23 @@ class AlbertConfig:
         """Number of sets of feed-forward parameters in the model."""
         return self.num_hidden_groups if self._shares("ffn") else self.num_hidden_layers
 
+    def in_groups(self) -> "AlbertConfig":
+        """The same model without `parameter_sharing`, which the original does not know.
+
+        Raises:
+            UserError: there is none.
+        """
+        if self.parameter_sharing == "all":
+            return self
+        layers = range(self.num_hidden_layers)
+        same = dataclasses.replace(self, parameter_sharing="all", num_hidden_groups=len(layers))
+        if self.parameter_sharing != "none" or [*map(same.group_of_layer, layers)] != [*layers]:
+            raise UserError(
+                f"the original has no groups of layers for parameter_sharing="
+                f"{self.parameter_sharing!r} with {len(layers)} layers"
+            )
+        return same
+
     def _shares(self, part):
         return self.parameter_sharing in ("all", part)
 

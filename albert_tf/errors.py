@@ -223,12 +223,14 @@ def decode(content, where):
         ) from error
 
 
-def parse_json(content, where):
+def parse_json(content, where, constants=None):
     """Parses a JSON text.
 
     Args:
         content: bytes in UTF-8, or str; a byte order mark at its start is skipped.
         where: str, the file (and line) of the text, for the message.
+        constants: callable, str -> value of NaN, Infinity or -Infinity, which JSON does not know
+            and Python writes; None to refuse them.
 
     Raises:
         UserError: the text is not UTF-8, not JSON, or nested too deeply.
@@ -236,7 +238,7 @@ def parse_json(content, where):
     if isinstance(content, str):
         content = content.removeprefix("\ufeff")  # json does so with bytes only
     try:
-        return json.loads(content, parse_constant=_refuse)
+        return json.loads(content, parse_constant=constants or _refuse)
     except RecursionError as error:
         raise UserError(f"{where} is not usable JSON: it is nested too deeply") from error
     except ValueError as error:  # not UTF-8, not JSON, or a number with thousands of digits

@@ -23,7 +23,13 @@ from albert_tf.errors import UserError, decode, parse_json
 
 # === Names that belong to a process ===
 
-_HOST = re.sub(r"[^\w.]", "_", socket.gethostname())
+# With the namespace of the ids of processes: containers may have the name of their host.
+_NAMESPACE = "/proc/self/ns/pid"
+_HOST = re.sub(
+    r"[^\w.]+",
+    "_",
+    socket.gethostname() + (os.readlink(_NAMESPACE) if os.path.lexists(_NAMESPACE) else ""),
+)
 _PATTERN = re.compile(r"\.albert_tf-(?P<host>[\w.]*)-(?P<process>\d+)-(?P<run>\w+)-\d+\.tmp")
 _LEFT_SECONDS = 24 * 3600  # a temporary file unchanged for so long is abandoned
 _runs = {}  # process id -> random part, since a later process can get the same id

@@ -75,8 +75,10 @@ def save(directory, model, text, kind, *, task=None, record=None, absent=()):
     path = os.path.join(os.path.abspath(directory), name)
     flag, sha256 = source.vocabulary_flag(name), files.sha256(tokenizer.path)
     lengths = tokenizer.casing | {"max_seq_length": text.max_seq_length}
+    windows = getattr(model, "windows", 1)
+    cut = {"long_texts": "windows", "max_windows": windows} if windows > 1 else {}
     settings = run_directory.RunSettings(
-        flags=record.flags if record and task else {},
+        flags=(record.flags if record and task else {}) | cut,
         config=model.config.to_dict(),
         text=(record.text if record and task else {}) | lengths,
         vocabulary=run_directory.Vocabulary(flag, path, sha256),

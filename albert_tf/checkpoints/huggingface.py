@@ -137,6 +137,29 @@ def read_values(directory, name=CONFIG):
     return values if isinstance(values, dict) else {}
 
 
+def read_casing(directory, name, key):
+    """What the normalizer in a file of the library `tokenizers` does: bool, None if unknown.
+
+    Args:
+        directory: str.
+        name: str, of the file.
+        key: str, do_lower_case or strip_accents.
+    """
+    normalizer = read_values(directory, name).get("normalizer")
+    if not isinstance(normalizer, dict):
+        return None
+    steps = normalizer.get("normalizers", [normalizer])
+    kind, option = {
+        "do_lower_case": ("Lowercase", "lowercase"),
+        "strip_accents": ("StripAccents", "strip_accents"),
+    }[key]
+    for step in filter(lambda step: isinstance(step, dict), steps):
+        if step.get("type") == "BertNormalizer":
+            value = step.get(option)
+            return bool(step.get("lowercase") if value is None else value)
+    return any(isinstance(step, dict) and step.get("type") == kind for step in steps)
+
+
 def check_tokenizer(directory, vocabulary):
     """Raises UserError if texts become other pieces in transformers than here.
 

@@ -141,7 +141,12 @@ def restore(prefix, state, optional=None):
         UserError: something else is missing, has another shape or is not a finite number.
     """
     reader = readers.TensorFlowReader(prefix)
-    state = state | {n: v for n, v in (optional or {}).items() if n in reader.shapes}
+    optional = optional or {}
+    state = {
+        name: variable
+        for name, variable in (state | optional).items()
+        if name not in optional or name in reader.shapes
+    }
     same = {name: name for name in state}
     report = _compare(reader, _shapes(state), same)
     missing = report.missing

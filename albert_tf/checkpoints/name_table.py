@@ -206,6 +206,11 @@ def is_slot(name):
     return name.rsplit("/", 1)[-1] in _KNOWN_SLOTS
 
 
+def is_slot_of_pooler(name):
+    """Whether a name in a file is that of an optimizer's slot for the pooler."""
+    return is_slot(name) and name.rpartition("/")[0] in POOLER
+
+
 def in_group0(name):
     """Name of the variable that takes the place of a variable in the first parameter group."""
     return re.sub(r"/group_\d+/", "/group_0/", name)

@@ -126,6 +126,9 @@ class Source:
             kept = self._in_tokenizer_config("keep_accents")  # the name of AlbertTokenizer
             if value is None and name == "strip_accents" and kept is not None:
                 value = not kept
+            if value is None:
+                path = os.path.join(self.directory, _TOKENIZER)
+                value = huggingface.read_casing(self.directory, _TOKENIZER, name)
         return None if value is None else Fact(value, path, RECORD if self.settings else SOURCE)
 
     def max_seq_length(self):
@@ -296,6 +299,8 @@ def _of_text(found, typed):
         own = [path for paths in found.vocabularies() for path in paths]
         hashes = [files.sha256(path) for path in own]
         ours = files.sha256(typed[given])
+        if ours in hashes:
+            huggingface.check_tokenizer(found.directory, own[hashes.index(ours)])
         if own:
             theirs = ours if ours in hashes else hashes[0]
             known[given] = Fact(own[0], found.directory, SOURCE, theirs)

@@ -2,7 +2,6 @@
 """Reads text files of sentences, documents or JSON lines as one sentence per line."""
 
 import functools
-import io
 import itertools
 import re
 from typing import NamedTuple
@@ -23,6 +22,7 @@ LEFT_OUT = {  # why lines are left out, as a count -> a text for the count
     "texts_missing": "JSON lines without a text under --text_key",
 }
 _BOM = b"\xef\xbb\xbf"
+_LINE_ENDS = re.compile(rb"\r+\n?")
 
 
 class Format(options.TextFormat):
@@ -103,12 +103,17 @@ def _check_length(parts, where):
 
 
 def _with_plain_line_ends(parts):
-    r"""Yields text without byte order mark, with \n for \r\n and \r."""
-    decoder = io.IncrementalNewlineDecoder(None, translate=True)  # for str, so use Latin-1
+    r"""Yields text without byte order mark, with \n for \r\n (also \r\r\n) and \r."""
+    held = b""  # \r at the end of a block, which may belong to a \n
     for number, block in enumerate(parts):
-        block = block if number else block.removeprefix(_BOM)
-        yield decoder.decode(block.decode("latin-1")).encode("latin-1")
-    yield decoder.decode("", final=True).encode("latin-1")
+        block = held + (block if number else block.removeprefix(_BOM))
+        held = block[len(block.rstrip(b"\r")) :]
+        yield _LINE_ENDS.sub(_plain, block.removesuffix(held))
+    yield _LINE_ENDS.sub(_plain, held)
+
+
+def _plain(match):
+    return b"\n" if match[0].endswith(b"\n") else b"\n" * len(match[0])
 
 
 def total_size(paths):
@@ -199,7 +204,7 @@ def _texts_of_json(numbered, chunk, skipped):
         if not line.strip():
             continue
         where = f"{chunk.path}, line {number}"
-        value = errors.parse_json(line, where)
+        value = errors.parse_json(line, where, constants=float)  # NaN of other keys
         if not isinstance(value, dict):
             raise UserError(
                 f"{where}: not a JSON object but {str(value)[:40]!r}; write one object on each "

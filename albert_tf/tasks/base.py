@@ -150,8 +150,8 @@ class Task:
         ids = np.arange(len(self.labels))
         return Split({"label_ids": ids}, ()), {"logits": np.eye(len(ids))}
 
-    def keep(self, metrics):
-        """Writes files that belong to the best checkpoint, given the metrics of its evaluation."""
+    def keep(self, metrics, directory):
+        """Writes files of the best checkpoint of a directory, given the metrics of it."""
 
     def label_counts(self, arrays):
         """Number of examples with each label, from their features: int array [C]."""
@@ -354,11 +354,11 @@ class DataSet:
             metrics |= {f"{name}{suffix}": value for name, value in found.items()}
             warnings.append(self.task.warning(split, outputs[suffix]))
 
-        def keep():
-            self.task.keep(metrics)
+        def keep(directory):
+            self.task.keep(metrics, directory)
             report = self.task.report(splits[""], outputs[""])
             if report:
-                files.write_text(os.path.join(self.output_dir, evaluation.REPORT), report)
+                files.write_text(os.path.join(directory, evaluation.REPORT), report)
 
         return Evaluation(metrics, tuple(warnings), keep)
 
@@ -477,7 +477,8 @@ class DataSet:
             return
         metrics = self.evaluate(splits, member.outputs, batch_size).metrics
         if metrics:
-            evaluation.report_predictions(self.output_dir, metrics, member.step)
+            key_metric = self.task.key_metric
+            evaluation.report_predictions(self.output_dir, metrics, member.step, key_metric)
         else:
             print(f"The test set has no {self.labels_of_test}, so there are no metrics.")
 

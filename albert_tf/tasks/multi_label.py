@@ -10,7 +10,7 @@ import scipy
 import tensorflow as tf
 
 from albert_tf import state
-from albert_tf.checkpoints.run_directory import RunDirectory
+from albert_tf.checkpoints.run_directory import LABEL_THRESHOLD, RunDirectory
 from albert_tf.model import objectives
 from albert_tf.options import LABEL_SEPARATOR
 from albert_tf.publish import signatures
@@ -31,7 +31,7 @@ class LabelThreshold:
     threshold: float
     checkpoint: str | None = None
 
-    FILE = "multi_label_threshold.json"
+    FILE = LABEL_THRESHOLD
 
 
 def known_threshold(directory, prefix=None):
@@ -158,13 +158,13 @@ class MultiLabelTask(classification.ClassificationTask):
         each = np.eye(len(self.labels))
         return Split({"label_ids": each}, ()), {"logits": each}
 
-    def keep(self, metrics):
+    def keep(self, metrics, directory):
         """Keeps the threshold."""
-        path = os.path.join(self.directory, LabelThreshold.FILE)
-        before = state.read(path, LabelThreshold)
-        if before and self._from_elsewhere():  # not the threshold of a training that goes on
+        path = os.path.join(directory, LabelThreshold.FILE)
+        before, given = state.read(path, LabelThreshold), self._from_elsewhere(directory)
+        if before and given:  # not the threshold of a training that goes on
             base.say_threshold("threshold", before.threshold, metrics["threshold"])
-        state.write(path, LabelThreshold(metrics["threshold"], _named(self._from_elsewhere())))
+        state.write(path, LabelThreshold(metrics["threshold"], _named(given)))
 
     def label_counts(self, arrays):
         """Number of examples with each label: int array [C]."""
@@ -195,9 +195,9 @@ class MultiLabelTask(classification.ClassificationTask):
     @property
     def served_threshold(self):
         """The threshold of predictions and exports."""
-        return known_threshold(self.directory, self._from_elsewhere())
+        return known_threshold(self.directory, self._from_elsewhere(self.directory))
 
-    def _from_elsewhere(self):
-        """The prefix of the given checkpoint if it is used, else None."""
-        folder = RunDirectory(self.directory)
+    def _from_elsewhere(self, directory):
+        """The prefix of the given checkpoint if it is used for a run's directory, else None."""
+        folder = RunDirectory(directory)
         return folder.trained_or(self.given) if self.given and not folder.trained else None

@@ -317,12 +317,24 @@ def _on_changes(counts):
     characters = counts["characters"]
     if vanished > _VANISHED * characters or changed.total() > _CHANGED * characters:
         most = ", ".join(f"{key!r} {n:,} times" for key, n in changed.most_common(_MOST_NAMED))
+        pairs = {key: key.partition(" to ") for key in changed}
+        decomposed = sum(changed[k] for k, (a, _, b) in pairs.items() if _composed(b) == a)
+        remedy = (
+            "train a vocabulary with --normalization_rule_name=nfkc, which keeps joiners without "
+            "width, or identity, which changes nothing"
+        )
+        if 2 * decomposed > changed.total():
+            remedy = "give --strip_accents=false, which keeps characters such as Hangul whole"
         yield (
             f"normalisation changes {changed.total():,} of {characters:,} characters, "
-            f"most often {most}. If they matter, train a vocabulary with "
-            "--normalization_rule_name=nfkc, which keeps joiners without width, or identity, which "
-            "changes nothing"
+            f"most often {most}. If they matter, {remedy}"
         )
+
+
+def _composed(text):
+    """A character that was decomposed, as the keys of Losses name it: str."""
+    char = unicodedata.normalize("NFC", text)
+    return f"U+{ord(char):04X}" if len(char) == 1 else ""
 
 
 def _on_unknown(counts, unknown):

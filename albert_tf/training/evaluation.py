@@ -5,6 +5,7 @@ import hashlib
 import json
 import math
 import os
+import re
 import time
 
 import tensorflow as tf
@@ -18,6 +19,8 @@ from albert_tf.progress import say
 PREDICT_RESULTS = "predict_results.txt"
 REPORT = "eval_report.txt"  # metrics of the classes, of the best evaluation
 RULE = "=" * 50 + "\n"  # between the blocks of eval_results.txt
+# Losses, also those of one score of several, or of another part of the development set.
+_LOSS = re.compile(r"((eval_|masked_lm_|sentence_order_)?loss|MSE)(_.*)?", re.DOTALL)
 SECONDS_TO_REWRITE = 1.0  # wait before a checkpoint that could not be read is tried again
 
 
@@ -70,9 +73,7 @@ class Evaluator:
         """
         run, evaluation = self._run, self._evaluate()
         run.saver.wait()
-        is_best = run.is_chief and self._record(prefix, content, evaluation.metrics)
-        if is_best and evaluation.keep and (self._counts or not self._folder.trained):
-            evaluation.keep()
+        is_best = run.is_chief and self._record(prefix, content, evaluation)
         metrics = evaluation.metrics | (evaluation.weighted or {})
         shown, best = self._shown or metrics, is_best and self._counts
         run.metrics.evaluation(run.step, metrics, shown, best)
@@ -82,14 +83,14 @@ class Evaluator:
                 say(f"Warning: {warning}")
             self._warnings = now
 
-    def _record(self, prefix, content, metrics):
-        """Records an evaluation; returns whether the checkpoint is the best."""
-        worst = -math.inf if is_loss(self._key_metric) else self._initial_best
-        before = BestState(-1, -1, worst)
-        if self._counts and self._is_comparable():
-            before = self._folder.results or before
+    def _record(self, prefix, content, evaluation):
+        """Records an Evaluation; returns whether the checkpoint is the best."""
+        metrics, sign = evaluation.metrics, sign_of(self._key_metric)
+        before = BestState(-1, -1, self._initial_best if sign > 0 else -math.inf)
+        found = self._folder.results
+        if self._counts and self._is_comparable() and found and found.best_step >= 0:
+            before = found
         check_metric(self._key_metric, metrics)
-        sign = sign_of(self._key_metric)
         step, value, saved = self._run.step, sign * float(metrics[self._key_metric]), ""
         now, is_best = before._replace(step=step), before.is_beaten_by(step, value)
         if is_best:
@@ -99,13 +100,19 @@ class Evaluator:
             writers.write(best, *(content or self._read(prefix)))
             for ending in writers.ENDINGS:
                 saved += f"saved {prefix}{ending} to {best}{ending}\n"
+        # Before the results: after an interruption here, this checkpoint is evaluated again.
+        if is_best and evaluation.keep and (self._counts or not self._folder.trained):
+            evaluation.keep(self._folder.path)
         first, *rest = sorted_lines(metrics | {"global_step": step})
         if not self._counts:
             rest.append(run_directory.NOT_COMPARED[0])
         lines = {"first": f"{first}\n", "rest": "".join(f"{line}\n" for line in rest)}
-        block = self._layout.format(**lines, saved=saved, before=before.best, after=now.best)
+        values = {"before": sign * before.best, "after": sign * now.best}
+        block = self._layout.format(**lines, **values, saved=saved)
         add(self._folder.path, block)
         if self._counts:
+            if now.best_step < 0:  # no value was a number yet
+                now = now._replace(best=self._initial_best)
             self._folder.write_results(now, self._evaluated_on)
         return is_best
 
@@ -158,20 +165,26 @@ class Evaluator:
     def make_up(self, first_step=0):
         """Evaluates checkpoints that an earlier process of the run saved but did not evaluate.
 
-        If the evaluation has changed, the best checkpoint and later ones are evaluated again.
+        If the evaluation has changed, the best checkpoint and later ones are evaluated again. If
+        there is a best checkpoint without `best_trial.txt`, as in RACE runs of the original, it is
+        evaluated first.
 
         Args:
             first_step: int, earlier steps are skipped.
         """
-        state, best, count = self._folder.results, self._folder.best, 0
+        state, best, others = self._folder.results, self._folder.best, []
         last = state.step if state else -1
-        if state and best and not self._is_comparable():
+        if best and state is None:
+            others = [best]
+        elif best and not self._is_comparable():
             say(f"Evaluating {best} again, since the files or settings of the evaluation changed.")
-            last, count = loading.step_in(best), self.each([best])
+            last, others = loading.step_in(best), [best]
+        self.each(others)
         first_step = max(first_step, last + 1)
         numbered = run_directory.numbered_in(self._folder.path)
-        count += self.each(prefix for step, prefix in numbered if step >= first_step)
-        if count:
+        left = [prefix for step, prefix in numbered if step >= first_step]
+        self.each(left)
+        if others or left:  # their weights took the place of the run's
             self._run.restore_newest()
 
     def evaluate_directory(self, timeout, given=None, newest_only=False):
@@ -210,9 +223,9 @@ class Evaluator:
                 )
         elif state:
             print(f"Nothing newer to evaluate: step {seen} is done, the best is {state.best_step}.")
-        elif given:
-            given = run_directory.find(given)
-            print(f"--output_dir={folder.path} holds no checkpoint: evaluating {given}")
+        elif given or folder.best:
+            given = folder.best or run_directory.find(given)
+            print(f"--output_dir={folder.path} holds no numbered checkpoint: evaluating {given}")
             self._run.load_weights_and_step(given)
             self._counts = False
             self(given)
@@ -229,17 +242,18 @@ def add(directory, text):
     files.write_text(path, files.read_text(path) + text)
 
 
-def report_predictions(directory, metrics, step):
+def report_predictions(directory, metrics, step, key_metric):
     """Prints the metrics of a labelled test set and writes them to `predict_results.txt`.
 
     Args:
         directory: str, the run's.
         metrics: dict of name -> value.
         step: int, of the checkpoint.
+        key_metric: str, the metric that chose the best checkpoint.
     """
     state = RunDirectory(directory).results
     lines = sorted_lines(metrics | {"global_step": step})
-    best = f"best = {state.best if state else -1}"
+    best = f"best = {sign_of(key_metric) * state.best if state else -1}"
     text = "\n".join(["***** Predict results *****", *lines, best])
     files.write_text(os.path.join(directory, PREDICT_RESULTS), text + "\n")
     print(text)
@@ -271,14 +285,9 @@ def check_metric(name, names):
         )
 
 
-def is_loss(name):
-    """Whether the lowest value of a metric is the best (bool)."""
-    return name.endswith(("loss", "MSE"))
-
-
 def sign_of(name):
     """The sign of a metric in `best_trial.txt`, where larger is better: -1 of losses, else 1."""
-    return -1 if is_loss(name) else 1
+    return -1 if _LOSS.fullmatch(name) else 1
 
 
 def follow(directory, last_step, timeout, seen=-1, newest_only=True):

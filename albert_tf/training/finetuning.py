@@ -23,9 +23,11 @@ TRIALS = "trials.txt"  # summary of several trials
 _KEPT = (
     *run_settings.FILES,
     run_directory.TASK,
+    run_directory.LABEL_THRESHOLD,
     run_directory.BEST_STATE,
     run_directory.EVALUATED_ON,
     run_directory.EVAL_RESULTS,
+    evaluation.REPORT,
 )
 
 
@@ -51,6 +53,8 @@ def fine_tune(data, config, options, strategy):
         data.read_test_set()
     with runs.locked(options, strategy):
         run = None
+        if options.class_weights and options.do_train:  # once for all trials
+            data.task.weigh_classes(options.class_weights, data.training_records.labels)
         if options.num_trials > 1:
             _run_trials(data, config, options, strategy)
         elif options.ensemble and options.do_eval:
@@ -178,8 +182,6 @@ def _summary_of_trials(values, failed, key_metric, best):
 def train_and_evaluate(data, config, options, strategy):
     """Trains and evaluates one run, and returns it."""
     task, options = data.task, runs.seeded(options, strategy)
-    if options.class_weights and options.do_train:
-        task.weigh_classes(options.class_weights, data.training_records.labels)
     run = make_run(task, config, strategy, options, trains=options.do_train)
     given = options.init_checkpoint and run_directory.prefer_best(options.init_checkpoint)
     if options.do_train:

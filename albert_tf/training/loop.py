@@ -118,9 +118,13 @@ class Run:
             return None
         prefixes = [prefix for _, prefix in run_directory.numbered_in(directory)]
         older = prefixes[: prefixes.index(latest)] if latest in prefixes else []
+        optional = dict(self._loss_scale)
+        if not self.model.reads_pooler:  # the original has no moments of it then
+            is_of_pooler = name_table.is_slot_of_pooler
+            optional |= {n: v for n, v in self._state.items() if is_of_pooler(n)}
         for prefix in [latest, *reversed(older)]:
             try:
-                loading.restore(prefix, self._state, self._loss_scale)
+                loading.restore(prefix, self._state, optional)
             except readers.DamagedError as error:
                 damaged.append(prefix)
                 print(f"{error}. It is skipped.")
@@ -262,8 +266,12 @@ class Run:
         names = self.objective.metrics
         batches = itertools.islice(self._distribute(dataset), max_steps)
         rows = np.reshape([self._evaluation_step(x) for x in batches], [-1, 2 * len(names) + 1])
-        loss = rows[:, -1].mean(dtype=np.float64) if len(rows) else 0.0
-        return steps.means(rows, names) | {"loss": np.float32(loss)}
+        if not len(rows):
+            raise UserError(
+                f"--eval_batch_size={self.settings.eval_batch_size}: the evaluation data do not "
+                "fill a batch, which a TPU needs. Give a smaller one"
+            )
+        return steps.means(rows, names) | {"loss": rows[:, -1].mean(dtype=np.float64)}
 
     def _distributed(self, dataset):
         """Shards a data set among workers by records, not files: there may be only one file."""

@@ -39,15 +39,15 @@ class Evaluation(NamedTuple):
     Attributes:
         metrics: dict of str to float.
         warnings: tuple of str or None.
-        keep: callable or None, writes files that belong to the best checkpoint; called if this
-            checkpoint is the best.
+        keep: callable or None, directory -> None, writes files that belong to the best checkpoint;
+            called if this checkpoint is the best.
         weighted: dict of str to float or None, means over examples. The progress line and the
             curves show them in place of the original's means over batches of unequal size.
     """
 
     metrics: dict
     warnings: tuple = ()
-    keep: Callable[[], None] | None = None
+    keep: Callable[[str], None] | None = None
     weighted: dict | None = None
 
 

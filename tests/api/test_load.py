@@ -177,6 +177,23 @@ def test_transformers_tells_of_casing_and_accents(copied, told, given, kept, cha
         albert_tf.load(copied, **given)
 
 
+@pytest.mark.parametrize(
+    "normalizer, kept",
+    [
+        ({"type": "Sequence", "normalizers": [{"type": "NFKC"}]}, "The\u0301"),
+        ({"type": "Sequence", "normalizers": [{"type": "Lowercase"}]}, "the\u0301"),
+        ({"type": "Sequence", "normalizers": [{"type": "StripAccents"}]}, "The"),
+        ({"type": "BertNormalizer", "lowercase": True, "strip_accents": None}, "the"),
+        ({"type": "BertNormalizer", "lowercase": True, "strip_accents": False}, "the\u0301"),
+        (None, "the"),
+    ],
+)
+def test_the_file_of_tokenizers_tells_what_their_config_does_not(copied, normalizer, kept):
+    (copied / "tokenizer_config.json").write_text('{"tokenizer_class": "PreTrainedTokenizerFast"}')
+    (copied / "tokenizer.json").write_text(json.dumps({"normalizer": normalizer}))
+    assert albert_tf.load(copied).tokenizer.normalize("Th\u00e9") == kept
+
+
 def test_every_false_keeps_capitals_and_accents(release):
     for false in (False, 0, np.False_):
         tokenizer = albert_tf.load(release, do_lower_case=false, strip_accents=false).tokenizer
@@ -192,6 +209,16 @@ def test_a_complete_directory_of_transformers_has_one_vocabulary(copied):
         albert_tf.load(copied, spm_model_file=other)
     copy = shutil.copy(copied / "30k-clean.model", copied.parent / "the_same.model")
     assert albert_tf.load(copied, spm_model_file=copy).fill_mask("a [MASK]")
+
+
+def test_a_vocabulary_that_is_given_is_checked_like_that_of_the_directory(copied):
+    (copied / "30k-clean.model").unlink()
+    (copied / "tokenizer_config.json").write_text('{"word_tokenizer_type": "mecab"}')
+    path = copied / "vocab.txt"
+    path.write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n")
+    for given in ({}, {"vocab_file": path}):
+        with refuses("tokenizer_config.json ... mecab"):
+            albert_tf.load(copied, **given)
 
 
 @pytest.mark.parametrize(

@@ -256,6 +256,13 @@ def test_a_model_that_was_trained_with_fit_is_saved(trained, lines_of, tmp_path)
     assert_same(of_script, found)
 
 
+def test_a_model_with_windows_that_was_trained_with_fit_is_saved_with_them(trained, tmp_path):
+    loaded = albert_tf.load(str(trained("pair")))
+    model = albert_tf.ClassificationModel(loaded.config, 2, windows=3)
+    loaded.save(tmp_path / "saved", model, ["a", "b"])
+    assert albert_tf.load(tmp_path / "saved").model.windows == 3
+
+
 def test_classes_and_labels(trained):
     loaded = albert_tf.load(str(trained("pair")))
     assert loaded.labels == RTE

@@ -47,6 +47,14 @@ def test_names_under_each_sharing_strategy(sharing, attention_groups, ffn_groups
         assert counts == [8 * has_attention, 2 * has_attention, 4 * has_ffn, 2 * has_ffn]
 
 
+def test_a_model_whose_layers_share_nothing_has_a_config_of_the_original():
+    config = golden_config(parameter_sharing="none")
+    same = config.in_groups()
+    assert "parameter_sharing" not in same.to_dict()
+    assert [*named_model(same)] == [*named_model(config)]
+    assert same.in_groups() == same
+
+
 @pytest.mark.parametrize(
     "overrides",
     [{"parameter_sharing": sharing} for sharing in ("all", "attention", "ffn", "none")]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tensorflow.core.protobuf import trackable_object_graph_pb2
 
-from albert_tf.checkpoints import loading, readers, run_directory
+from albert_tf.checkpoints import loading, name_table, readers, run_directory
 from albert_tf.model import optimization
 from tests import GOLDEN
 from tests.checkpoints.golden_models import (
@@ -59,6 +59,22 @@ def test_a_run_of_the_original_is_resumed(name):
     index = names.index("bert/pooler/dense/kernel")
     expected = read(prefix)["bert/pooler/dense/kernel/adam_v"]
     np.testing.assert_array_equal(optimizer.adam_v[index], expected)
+
+
+def test_moments_of_the_pooler_may_be_missing_if_nothing_reads_it(tmp_path):
+    """The original has none in runs of SQuAD."""
+    state, _ = training_state(golden_config())
+    optional = {n: v for n, v in state.items() if name_table.is_slot_of_pooler(n)}
+    assert sorted(optional) == [
+        f"bert/pooler/dense/{name}/{slot}"
+        for name in ("bias", "kernel")
+        for slot in ("adam_m", "adam_v")
+    ]
+    kept = {name: variable for name, variable in state.items() if name not in optional}
+    prefix = write(tmp_path / "model.ckpt-1", values_of(kept))
+    with refuses("4 ... 97"):
+        loading.restore(prefix, state)
+    loading.restore(prefix, state, optional)
 
 
 @pytest.mark.parametrize("lacking", [1, 5])

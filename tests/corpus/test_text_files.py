@@ -36,7 +36,7 @@ def documents(lines):
     return [document for document in found if document]
 
 
-@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r", "\r\r\n"])
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
 @pytest.mark.parametrize("size", [1, 3, 1000])
 def test_line_ends_and_byte_order_marks(tmp_path, monkeypatch, end, mark, size):
@@ -114,8 +114,13 @@ def test_a_document_per_line(tmp_path, splits):
 def test_json_lines(tmp_path, splits):
     rows = [{"body": TEXT.replace("\n", " "), "n": 1}, {"body": "Eins.\nZwei"}, {"body": ""}]
     content = "\n".join(map(json.dumps, rows)).encode() + b"\n\n"
+    content += b'{"score": NaN, "body": "Drei."}\n'  # as Python writes it
     form = {"input_format": "jsonl", "text_key": "body"}
-    assert documents(read(tmp_path / "a.jsonl", content, **form)) == [SPLIT, ["Eins.", "Zwei"]]
+    assert documents(read(tmp_path / "a.jsonl", content, **form)) == [
+        SPLIT,
+        ["Eins.", "Zwei"],
+        ["Drei."],
+    ]
 
 
 @pytest.mark.parametrize(

@@ -433,7 +433,8 @@ def run_trials(run_main, flags, tmp_path, monkeypatch):
             named = name_table.named_variables(heads.ClassificationModel(config, 2))
             tf.train.Checkpoint(variables=named).write(str(best))
             (best.parent / "best_trial.txt").write_text(f"1:1:{sign}0.{seed}")
-            (best.parent / "eval_results.txt").write_text(f"eval_accuracy = 0.{seed}\n")
+            for name in ("eval_results.txt", "eval_report.txt", "multi_label_threshold.json"):
+                (best.parent / name).write_text(f"eval_accuracy = 0.{seed}\n")
 
         monkeypatch.setattr(finetuning, "train_and_evaluate", run_trial)
         run_main(run_classifier, **flags | others, num_trials=num_trials)
@@ -451,7 +452,13 @@ def test_a_trial_that_fails_is_written_down_and_the_others_go_on(run_trials, tmp
     assert "of 2 trials (2 failed): median 0.2000, mean 0.2000" in summary
     assert f"best 0.3000 in {folder}3" in summary
     assert run_directory.exists(str(tmp_path / "out" / "model.ckpt-best"))
-    assert (tmp_path / "out" / "eval_results.txt").read_text() == "eval_accuracy = 0.3\n"
+    for name in ("eval_results.txt", "eval_report.txt", "multi_label_threshold.json"):
+        assert (tmp_path / "out" / name).read_text() == "eval_accuracy = 0.3\n"
+
+
+def test_classes_are_weighted_once_for_all_trials(run_trials, capsys):
+    run_trials(num_trials=3, class_weights="balanced", do_predict=False)
+    assert capsys.readouterr().out.count("Weights of classes") == 1
 
 
 def test_the_best_trial_by_loss_has_the_lowest_one(run_trials, tmp_path):

@@ -129,6 +129,11 @@ def test_a_labelled_test_file(lines, labels, tmp_path, tokenizer):
 # --- The best checkpoint ---
 
 
-def test_of_losses_the_lowest_is_best():
-    assert evaluation.is_loss("eval_loss") and evaluation.is_loss("MSE")
-    assert not evaluation.is_loss("macro_f1")
+@pytest.mark.parametrize(
+    "name, sign",
+    [("loss", -1), ("eval_loss", -1), ("MSE", -1), ("masked_lm_loss", -1), ("macro_f1", 1),
+     # another part of the development set, one score of several, a class named loss
+     ("eval_loss_mismatched", -1), ("MSE_anger", -1), ("f1_loss", 1), ("recall_MSE", 1)],
+)  # fmt: skip
+def test_of_losses_the_lowest_is_best(name, sign):
+    assert evaluation.sign_of(name) == sign

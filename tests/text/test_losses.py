@@ -160,6 +160,15 @@ def test_nothing_is_said_without_a_loss(text, clean_up, rule):
     assert said([text, ""], clean_up, rule=rule) == []
 
 
+@pytest.mark.parametrize(
+    "text, remedy",
+    [("한국어로 번역한 글", "--strip_accents=false"), ("١٢٣ ① ②", "--normalization_rule_name")],
+)
+def test_the_remedy_for_characters_that_are_taken_apart(text, remedy):
+    sentence = " ".join(said([text], CleanUp(), rule="identity"))
+    assert remedy in sentence
+
+
 def test_unknown_letters_are_counted_by_script():
     lines = ["abc " * 10, "한국어 한국"]
     unknown = {"▁한국": 2, "어": 1, "☃": 7}

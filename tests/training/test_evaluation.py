@@ -140,9 +140,9 @@ def test_a_checkpoint_from_elsewhere_is_not_kept_as_a_model_of_the_run(
     out = tmp_path_factory.mktemp("out")
     for step in (4, 2):  # the second is not compared with the first
         kept, run = [], Run(out)
-        evaluator = make(run, keep=lambda kept=kept: kept.append(1))
+        evaluator = make(run, keep=kept.append)
         evaluator.evaluate_directory(timeout=0, given=str(directory / f"model.ckpt-{step}"))
-        assert kept == [1]  # the threshold of a task, for predictions of the same command
+        assert kept == [str(out)]  # the threshold of a task, for predictions of the same command
     assert evaluated_steps(capsys.readouterr().out) == [4, 2]
     assert RunDirectory(str(out)).results is None and RunDirectory(str(out)).trained is None
     assert "global_step = 2\nvalue = 2.0\n" in (out / run_directory.EVAL_RESULTS).read_text()
@@ -186,7 +186,7 @@ def test_metrics_of_another_file_do_not_change_the_best(directory, capsys):
     kept = []
     for newest_only, timeout in ((True, 0), (False, 0), (True, 60)):  # 4 is the last step
         run = Run(directory)
-        evaluator = make(run, data=OTHER, sign=9, keep=lambda: kept.append(1))
+        evaluator = make(run, data=OTHER, sign=9, keep=kept.append)
         evaluator.evaluate_directory(timeout=timeout, newest_only=newest_only)
         assert run.step == 4 and not kept  # the threshold of the best stays, too
     folder = RunDirectory(str(directory))
@@ -202,8 +202,46 @@ def test_other_files_and_no_numbered_checkpoint(directory):
     make(Run(directory)).evaluate_directory(timeout=0)
     for _, prefix in run_directory.numbered_in(str(directory)):
         run_directory.delete(prefix)
+    before = RunDirectory(str(directory)).results
+    run = Run(directory)
+    make(run, data=OTHER, sign=9).evaluate_directory(timeout=0, newest_only=True)
+    assert run.step == 4 and RunDirectory(str(directory)).results == before
+    run_directory.delete(str(directory / "model.ckpt-best"))
     with refuses(f"--output_dir={directory}"):
         make(Run(directory), data=OTHER).evaluate_directory(timeout=0, newest_only=True)
+
+
+def test_a_best_checkpoint_without_results_has_to_be_beaten(directory):
+    """As in RACE runs of the original, whether the training goes on or not."""
+    for step in (9, 3):
+        best, (values, _) = str(directory / "model.ckpt-best"), writers.read(save(directory, step))
+        run_directory.delete(str(directory / f"model.ckpt-{step}"))
+        writers.write(best, values, "tf2")
+        make(Run(directory)).make_up(first_step=1)
+        assert RunDirectory(str(directory)).results == (4, max(step, 4), max(step, 4))
+        (directory / run_directory.BEST_STATE).unlink()
+
+
+def test_weights_of_a_checkpoint_that_was_skipped_do_not_stay(directory, monkeypatch):
+    monkeypatch.setattr(evaluation, "SECONDS_TO_REWRITE", 0)
+    for step in (0, 2):
+        run_directory.delete(str(directory / f"model.ckpt-{step}"))
+    run = Run(directory)
+    run.delete_at_load = str(directory / "model.ckpt-4")
+    make(run).make_up()
+    assert run.restored
+
+
+def test_an_evaluation_whose_files_could_not_be_written_is_made_again(directory, capsys):
+    def keep(_):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        make(Run(directory), keep=keep).make_up()
+    kept = []
+    make(Run(directory), keep=kept.append).make_up()
+    # The best one is there already.
+    assert evaluated_steps(capsys.readouterr().out) == [0, 0, 2, 4] and len(kept) == 3
 
 
 def test_a_training_that_goes_on_with_another_file_evaluates_the_best_again(directory, capsys):
@@ -292,13 +330,13 @@ def test_the_loss_of_pretraining_is_the_sum_of_its_parts_and_that_of_the_file_th
 # --- What evaluations leave in the directory ---------------------------------------------------
 
 
-def record(directory, step, value):
+def record(directory, step, value, name="f1"):
     """Evaluates a checkpoint with a metric; returns whether it is kept as the best."""
     run = Run(directory)
     run.step = step
     layout = "{first}{rest}best = {before}\n{saved}"
     evaluator = evaluation.Evaluator(
-        run, lambda: Evaluation({"f1": value}), "f1", layout, DATA, initial_best=-1.0
+        run, lambda: Evaluation({name: value}), name, layout, DATA, initial_best=-1.0
     )
     evaluator(save(directory, step))
     return RunDirectory(str(directory)).results.best_step == step
@@ -350,6 +388,15 @@ def test_checkpoints_of_another_name_are_neither_evaluated_nor_deleted(directory
     assert names == {"model.ckpt-kept-2.index", "model.ckpt-6.index", "model.ckpt-best.index"}
 
 
+def test_a_loss_is_shown_without_the_sign_of_the_record(tmp_path):
+    record(tmp_path, 1, 0.5, "eval_loss")
+    record(tmp_path, 2, 0.25, "eval_loss")
+    assert RunDirectory(str(tmp_path)).results.best == -0.25
+    assert "best = 0.5\n" in (tmp_path / run_directory.EVAL_RESULTS).read_text()
+    evaluation.report_predictions(str(tmp_path), {"eval_loss": 0.125}, 2, "eval_loss")
+    assert "best = 0.25\n" in (tmp_path / evaluation.PREDICT_RESULTS).read_text()
+
+
 def test_a_checkpoint_is_described_with_its_step_and_the_best_with_its_metric(tmp_path):
     record(tmp_path, 1, 0.5)
     best = str(tmp_path / "model.ckpt-best")
@@ -361,9 +408,12 @@ def test_a_checkpoint_is_described_with_its_step_and_the_best_with_its_metric(tm
 
 
 @pytest.mark.parametrize("value", ["nan", "inf"])
-def test_what_is_not_finite_is_never_the_best(value, tmp_path):
-    assert not record(tmp_path, 1, float(value))
+@pytest.mark.parametrize("name", ["f1", "eval_loss"])
+def test_what_is_not_finite_is_never_the_best(name, value, tmp_path):
+    assert not record(tmp_path, 1, float(value), name)
     assert RunDirectory(str(tmp_path)).results == (1, -1, -1.0)
+    assert record(tmp_path, 2, 7.0, name)
+    run_directory.delete(str(tmp_path / "model.ckpt-best"))
     assert not (tmp_path / "model.ckpt-best.index").exists()
 
 

@@ -474,7 +474,7 @@ class SquadData(base.DataSet):
         predictions = self.task.predictions(splits[""], [outputs[""]])
         metrics = self.task.scores(self.examples, predictions)
 
-        def keep():
+        def keep(_directory):
             self._write_answers(predictions, metrics.get(THRESHOLD))
             self._keep_threshold(predictions, metrics, is_best=True)
 
