@@ -184,8 +184,9 @@ def option(
             run say. `equal`: it is as they say, and another typed value is an error; `follow`: it
             is as they say unless it is typed; `start`: a resumed run keeps it from its start;
             `free`: they do not matter.
-        fits: str, a limit of the default: a size of the model that it must not exceed, or another
-            option with which it shrinks in proportion if that does not fit.
+        fits: (str, int), what it must fit: the name of a size of the model or of another option,
+            and how many tokens of that are for something else. A default becomes a size of the
+            model that is smaller, and it shrinks in proportion to an option that it shares.
     """
     limits = {"at least": low, "at most": high, "above": above, "below": below}
     metadata = {
@@ -306,32 +307,6 @@ def check_task_name(name, shown=None, others=()):
             f"{shown or f'--task_name={name}'} is unknown; known are "
             f"{', '.join((*GLUE_TASKS, *others))}, and tsv, ner and multi_label for files of your "
             f"own{hint}"
-        )
-
-
-def check_pair_length(max_seq_length):
-    """Raises UserError if a sequence is too short for one token of each of two texts."""
-    if max_seq_length < SHORTEST:
-        raise UserError(f"--max_seq_length={max_seq_length}: must be at least {SHORTEST}")
-
-
-def check_race_lengths(max_seq_length, max_qa_length):
-    """Raises UserError if question and option, or the passage, may get no room for a token."""
-    longest = max_seq_length - NUM_SPECIALS - 1
-    if not 1 <= max_qa_length <= longest:
-        raise UserError(
-            f"--max_qa_length={max_qa_length}: must lie between 1 and {longest} with "
-            f"--max_seq_length={max_seq_length}, so that a token of the passage fits too"
-        )
-
-
-def check_windows(max_seq_length, doc_stride):
-    """Raises UserError if no window of a paragraph fits, or there are gaps between windows."""
-    widest = max_seq_length - NUM_SPECIALS
-    if not 1 <= doc_stride <= widest:
-        raise UserError(
-            f"--doc_stride={doc_stride} must lie between 1 and {widest}, the widest "
-            f"window with --max_seq_length={max_seq_length}"
         )
 
 
@@ -548,7 +523,7 @@ class FineTunedModel(Options, heading="Model and text"):
         "--do_lower_case.")
     # a token of each of two texts
     max_seq_length: int = option(512, low=NUM_SPECIALS + 2,
-        on_record="equal", fits="max_position_embeddings", help=
+        on_record="equal", fits=("max_position_embeddings", 0), help=
         "Maximum length of a sequence, in tokens. If the model has fewer positions, the default is "
         "their number.")
     do_lower_case: bool = option(True, "Lower-case the text, as the released models need.",
@@ -715,7 +690,9 @@ class Race(Options, heading="Task and data"):
         read_by="~do_predict")
     dropout_prob: float = option(0.1, "Dropout of the pooled output, in training.", low=0, below=1,
         read_by="~do_train")
-    max_qa_length: int = option(128, on_record="equal", fits="max_seq_length", help=
+    # at least one token of the passage fits too
+    max_qa_length: int = option(128, low=1,
+        on_record="equal", fits=("max_seq_length", NUM_SPECIALS + 1), help=
         "Maximum number of tokens of a question and an option together. Longer ones lose their "
         "beginning.")
     high_only: bool = option(False, "Only the questions of high school.")
@@ -753,7 +730,7 @@ class Squad(Options, heading="Questions and answers"):
         "Version 2: a question gets an answer only if its no-answer logit is below this. By "
         "default it is tuned if --predict_file has answers; otherwise the one tuned last is used.")
     doc_stride: int = option(128, "Tokens between the starts of two windows of a paragraph.",
-        on_record="equal", fits="max_seq_length")
+        low=1, on_record="equal", fits=("max_seq_length", NUM_SPECIALS))
     max_query_length: int = option(64, low=1, on_record="equal", help=
         "Maximum number of tokens of a question; the rest is cut off.")
     n_best_size: int = option(20, "Maximum number of answers to list for a question.", low=1,
@@ -761,9 +738,9 @@ class Squad(Options, heading="Questions and answers"):
     max_answer_length: int = option(30, "Maximum length of an answer, in tokens.", low=1,
         on_record="follow")
     start_n_top: int = option(5, "Version 2: number of starts in the beam.", low=1,
-        read_by="~version_2_with_negative=true", on_record="follow")
+        read_by="~version_2_with_negative=true", on_record="follow", fits=("max_seq_length", 0))
     end_n_top: int = option(5, "Version 2: number of ends in the beam for each start.", low=1,
-        read_by="~version_2_with_negative=true", on_record="follow")
+        read_by="~version_2_with_negative=true", on_record="follow", fits=("max_seq_length", 0))
     dropout_prob: float = option(0.1, low=0, high=0.999,
         read_by="~do_train ~version_2_with_negative=true", help=
         "Version 2: dropout before the no-answer logit.")
@@ -797,7 +774,7 @@ class PretrainingData(Options, heading="Model and data"):
     init_from_group0: bool = option(False, read_by="init_checkpoint", on_record="start", help=
         "Fill every parameter group from the checkpoint's group 0.")
     max_seq_length: int = option(512, low=1,
-        on_record="follow", fits="max_position_embeddings", help=
+        on_record="follow", fits=("max_position_embeddings", 0), help=
         "Length of the records, as given to create_pretraining_data.py. If the model has fewer "
         "positions, the default is their number.")
     max_predictions_per_seq: int = option(20, low=1, on_record="follow", help=
@@ -1174,9 +1151,10 @@ class HubExport(ExportedModel, heading="Flags"):
     """A TF Hub module to write."""
 
     # [CLS], a piece, [SEP]
-    max_seq_length: int | None = option(None, low=3, read_by="export_type=preprocessing", help=
-        "Preprocessing: length of its output in tokens. By default 128, or fewer if "
-        "albert_config.json is there and has fewer positions.")
+    max_seq_length: int = option(128, low=3,
+        read_by="export_type=preprocessing", fits=("max_position_embeddings", 0), help=
+        "Preprocessing: length of its output in tokens. If albert_config.json is there and has "
+        "fewer positions, the default is their number.")
     export_type: str = option("model", choices=("model", "preprocessing"), help=
         "model: the encoder, with .mlm and .sop if the checkpoint has these heads. preprocessing: "
         "converts text to the inputs of the encoder.")

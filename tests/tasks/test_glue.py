@@ -126,11 +126,6 @@ def test_the_diagnostic_set_has_no_training_file(tokenizer):
         read("ax", DATA, "train", tokenizer)
 
 
-def test_max_seq_length_too_short(tokenizer):
-    with refuses("--max_seq_length=4 ... 5"):
-        features([], glue.TASKS["cola"], tokenizer, 4)
-
-
 # --- Bad input ---
 
 
