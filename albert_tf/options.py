@@ -83,6 +83,7 @@ _METHOD = (
     "Tokens to mask while a token is scored. within_word_l2r: the token and the later tokens of "
     "its word; original: only the token."
 )
+_MAY_BE_LACKING = "Settings that the directory of --model may lack"
 _FEATURES = "TFRecord file for the {} features; in --output_dir by default."
 _RULES = {
     "at least": operator.ge, "at most": operator.le, "above": operator.gt, "below": operator.lt,
@@ -155,7 +156,7 @@ _SMALLEST_VOCABULARY = 5 + len(SPM_SYMBOLS) + 1  # with the special pieces, and 
 
 def option(
     default, help, *, low=None, high=None, above=None, below=None, or_zero=False, choices=None,
-    repeated=False, path=None, required=False, read_by=None, on_record="free", fits=None,
+    repeated=False, path=None, required=False, read_by=None, on_record=None, fits=None,
 ):  # fmt: skip
     """Makes an option, a field of a group.
 
@@ -174,16 +175,17 @@ def option(
             None if the value is not a path.
         required: bool, whether the flag must be given; or str, the names of flags with | between
             them: it must have a value, typed or recorded, if one of these is on.
-        read_by: str, conditions in which the option is read, with spaces between them; None for
-            always. `export_dir` holds if that flag has a value, `!export_dir` if it has none,
-            `task_name=tsv,ner` if it has one of these values, `a|b` if one of both holds. A
-            condition on a flag that the command lacks, or on a task that is unknown, holds. A typed
-            option that is not read is an error, or only noted if the condition begins with ~: for
-            flags of the original, and of a training whose command is typed again to evaluate.
+        read_by: str, conditions in which the option is read, with spaces between them; by default
+            those of its group, or always. `export_dir` holds if that flag has a value,
+            `!export_dir` if it has none, `task_name=tsv,ner` if it has one of these values, `a|b`
+            if one of both holds. A condition on a flag that the command lacks, or on a task that is
+            unknown, holds. A typed option that is not read is an error, or only noted if the
+            condition begins with ~: for flags of the original, and of a training whose command is
+            typed again to evaluate.
         on_record: str, how the option stands to what the source of the weights and the record of a
             run say. `equal`: it is as they say, and another typed value is an error; `follow`: it
             is as they say unless it is typed; `start`: a resumed run keeps it from its start;
-            `free`: they do not matter.
+            `free`: they do not matter. By default as its group says, or `free`.
         fits: (str, int), what it must fit: the name of a size of the model or of another option,
             and how many tokens of that are for something else. A default becomes a size of the
             model that is smaller, and it shrinks in proportion to an option that it shares.
@@ -316,13 +318,20 @@ class Options:
 
     Args:
         heading: str, for --help, in the definition of the class.
+        read_by: str, as of `option`, for options of this class that do not say it.
+        on_record: str, as of `option`, for options of this class that do not say it.
 
     Raises:
         UserError: a value is out of range; the message names the flag.
     """
 
-    def __init_subclass__(cls, heading=None):
+    def __init_subclass__(cls, heading=None, read_by=None, on_record="free"):
         cls.heading = heading
+        for field in vars(cls).values():
+            if isinstance(field, dataclasses.Field):
+                own = {name: value for name, value in field.metadata.items() if value is not None}
+                of_group = {"read_by": read_by, "on_record": on_record}
+                field.metadata = types.MappingProxyType({**field.metadata, **of_group, **own})
         dataclasses.dataclass(frozen=True, kw_only=True)(cls)
         KINDS.update({field.name: kind_of(field) for field in options_of(cls)})
         for field in options_of(cls):
@@ -365,17 +374,14 @@ class Devices(Options, heading="Devices and seed"):
         "its seed, and a new run draws one.")
 
 
-class Optimizer(Options, heading="Optimizer"):
+class Optimizer(Options, heading="Optimizer", read_by="~do_train"):
     """Constants of the optimizers, with the Model Garden's names and the original's defaults."""
 
-    weight_decay_rate: float = option(0.01, low=0, read_by="~do_train", help=
+    weight_decay_rate: float = option(0.01, low=0, help=
         "Weight decay of matrices; it is multiplied by the learning rate.")
-    beta_1: float = option(0.9, "Decay rate of the mean of the gradients.", low=0, below=1,
-        read_by="~do_train")
-    beta_2: float = option(0.999, "Decay rate of the mean of their squares.", low=0, below=1,
-        read_by="~do_train")
-    epsilon: float = option(1e-6, "Added to the root of the mean of squares.", above=0,
-        read_by="~do_train")
+    beta_1: float = option(0.9, "Decay rate of the mean of the gradients.", low=0, below=1)
+    beta_2: float = option(0.999, "Decay rate of the mean of their squares.", low=0, below=1)
+    epsilon: float = option(1e-6, "Added to the root of the mean of squares.", above=0)
     momentum: float = option(0.95, low=0, below=1, read_by="~do_train optimizer=muon", help=
         "With --optimizer=muon: decay rate of the sum of the gradients of matrices.")
 
@@ -818,28 +824,23 @@ class PretrainingUpdates(Options, heading="Training and evaluation"):
         "twice as many are in memory. 1 keeps the order of files and records.")
 
 
-class NGrams(Options):
+class NGrams(Options, read_by="masked_lm_budget masked_lm_prob", on_record="follow"):
     """The n-grams to mask: in records as they are made, or as they are read.
 
     Only the latter needs --masked_lm_budget.
     """
 
-    do_whole_word_mask: bool = option(True,
-        read_by="masked_lm_budget masked_lm_prob", on_record="follow", help=
+    do_whole_word_mask: bool = option(True, help=
         "Mask whole words; if false, the n-grams consist of tokens.")
-    favor_shorter_ngram: bool = option(True,
-        read_by="masked_lm_budget masked_lm_prob", on_record="follow", help=
+    favor_shorter_ngram: bool = option(True, help=
         "Draw n-gram lengths n with probability proportional to 1/n; if false, the probabilities "
         "are reversed, so that the longest are the most frequent.")
-    ngram: int = option(3, low=1, high=_LONGEST,
-        read_by="masked_lm_budget masked_lm_prob", on_record="follow", help=
+    ngram: int = option(3, low=1, high=_LONGEST, help=
         "Maximum length of an n-gram to mask, in words.")
-    masked_lm_keep_prob: float = option(0.1, low=0, high=1,
-        read_by="masked_lm_budget masked_lm_prob", on_record="follow", help=
+    masked_lm_keep_prob: float = option(0.1, low=0, high=1, help=
         "Share of the tokens to predict that are not replaced. With 0, small models learn grammar "
         "better (Huebner et al., 2021).")
-    masked_lm_random_prob: float = option(0.1, low=0, high=1,
-        read_by="masked_lm_budget masked_lm_prob", on_record="follow", help=
+    masked_lm_random_prob: float = option(0.1, low=0, high=1, help=
         "Share of the tokens to predict that are replaced by random tokens; the rest is replaced "
         "by [MASK].")
 
@@ -1226,32 +1227,26 @@ class Examples(Options, heading="Examples and predictions"):
     predict_batch_size: int = option(8, "Number of examples that are computed together.", low=1)
 
 
-class TrainedModel(Options, heading="Settings that the directory of --model may lack"):
+class TrainedModel(Options, heading=_MAY_BE_LACKING, read_by="model", on_record="equal"):
     """Settings that the directory of a model may lack."""
 
-    albert_config_file: str | None = option(None, path="config",
-        read_by="model", on_record="equal", help=
+    albert_config_file: str | None = option(None, path="config", help=
         "JSON file with the model's architecture.")
-    spm_model_file: str | None = option(None, "SentencePiece model.", path="file",
-        read_by="model", on_record="equal")
-    vocab_file: str | None = option(None, "WordPiece vocabulary.", path="file",
-        read_by="model", on_record="equal")
-    do_lower_case: bool | None = option(None, "Whether the text is lower-cased.",
-        read_by="model", on_record="equal")
-    strip_accents: bool | None = option(None, "Whether the accents of letters are removed.",
-        read_by="model", on_record="equal")
+    spm_model_file: str | None = option(None, "SentencePiece model.", path="file")
+    vocab_file: str | None = option(None, "WordPiece vocabulary.", path="file")
+    do_lower_case: bool | None = option(None, "Whether the text is lower-cased.")
+    strip_accents: bool | None = option(None, "Whether the accents of letters are removed.")
     max_seq_length: int | None = option(None, "Maximum length of a sequence, in tokens.",
-        read_by="model", on_record="follow")
+        on_record="follow")
 
 
-class TrainedTask(Options, heading="Settings that the directory of --model may lack"):
+class TrainedTask(Options, heading=_MAY_BE_LACKING, read_by="model", on_record="equal"):
     """The task of a fine-tuned model, which its directory may lack."""
 
-    task_name: str | None = option(None, read_by="model", on_record="equal", help=
+    task_name: str | None = option(None, help=
         "The task of the fine-tuned model: a task of GLUE, tsv, multi_label, regression, ner or "
         "race.")
-    labels: list | None = option(None, "The classes of the model in the order of their ids.",
-        read_by="model", on_record="equal")
+    labels: list | None = option(None, "The classes of the model in the order of their ids.")
 
 
 # === minimal_pairs.py ============================================================================
