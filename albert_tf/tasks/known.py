@@ -57,14 +57,8 @@ def _task_of_texts(name, settings, text):
         row = glue.find_task(name)
     else:
         _check_text_column(settings)
-        row = glue.tsv_task(
-            *(settings.text_column, settings.text_pair_column, settings.label_column),
-            *(settings.labels, settings.regression, settings.data_dir or ""),
-            multi_label=name == MULTI_LABEL,
-            delimiter=settings.delimiter,
-            header=settings.header,
-            skip_other_labels=settings.skip_other_labels,
-        )
+        given = settings.values_of(options.ClassifierData, multi_label=name == MULTI_LABEL)
+        row = glue.tsv_task(given)
     cut = {"long_texts": settings.long_texts, "max_windows": settings.max_windows}
     if row.is_own and row.is_regression:
         cut["scale"] = _scale(row, settings)
@@ -168,12 +162,16 @@ def make_task(kind, text, found):
     cut = {key: flags[key] for key in ("long_texts", "max_windows") if key in flags}
     cut["scale"] = kind.scale
     if row is None:
-        pair = "1" if optional or flags.get("text_pair_column") else None
-        is_regression, several = kind.labels is None, name == MULTI_LABEL
-        scores = range(2, 2 + kind.num_outputs) if is_regression else ()
-        given = "0", pair, ",".join(map(str, scores)), kind.labels, is_regression
-        row = glue.tsv_task(*given, multi_label=several)
-        if several:
+        scores = range(kind.num_outputs) if kind.labels is None else ()
+        given = options.ClassifierData(
+            text_pair_column="1" if optional or flags.get("text_pair_column") else None,
+            label_column=",".join(map(str, scores)),
+            labels=kind.labels,
+            regression=kind.labels is None,
+            multi_label=name == MULTI_LABEL,
+        )
+        row = glue.tsv_task(given)
+        if given.multi_label:
             return multi_label.MultiLabelTask(
                 name, row, text, None, optional, directory=found.directory, **cut
             )
