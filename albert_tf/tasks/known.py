@@ -153,7 +153,8 @@ def make_task(kind, text, found):
     if name == OF_WORDS:
         return ner.NerTask(kind.labels, text)
     if name == race.RaceTask.name:
-        longest = lengths.get("max_qa_length", options.Race.max_qa_length)
+        given = {"max_qa_length": lengths["max_qa_length"]} if "max_qa_length" in lengths else {}
+        longest = options.Race(**given).max_qa_length
         if longest >= text.max_seq_length - NUM_SPECIALS:  # shorter than in training
             longest = min(text.max_seq_length // 2, text.max_seq_length - NUM_SPECIALS - 1)
         return race.RaceTask(text, longest, choices=len(kind.labels))
@@ -181,12 +182,12 @@ def make_task(kind, text, found):
 def _squad_task(text, found, flags, lengths):
     version, _ = squad.choose_version([found.checkpoint])
     values = {name: flags[name] for name in version.answer_settings if name in flags}
-    values |= {n: lengths[n] for n in ("doc_stride", "max_query_length") if n in lengths}
+    longest = text.max_seq_length - NUM_SPECIALS
     if text.max_seq_length < lengths.get("max_seq_length", LENGTH_OF_SQUAD):
         # Shorter than in training: the question must leave room, and windows must overlap.
         longest = max(text.max_seq_length // 3, 1)
-        for name in ("doc_stride", "max_query_length"):
-            values[name] = min(values.get(name, getattr(options.Squad, name)), longest)
+    for name in ("doc_stride", "max_query_length"):
+        values[name] = min(lengths.get(name, getattr(options.Squad, name)), longest)
     if version.has_negatives:
         values[squad.THRESHOLD] = squad.tuned_threshold(found.directory, [found.checkpoint])
     task = version(text, options.Squad(**values), found.directory)
