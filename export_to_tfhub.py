@@ -9,7 +9,7 @@ python export_to_tfhub.py --albert_directory=albert_base --export_path=modules/a
 import os
 import tempfile
 
-from albert_tf import options
+from albert_tf import options, resolve
 from albert_tf.cli import flag_groups, launch
 from albert_tf.config import CONFIG_FILE
 
@@ -70,18 +70,15 @@ def export_preprocessing(given, tokenizer):
         UserError: the model has fewer positions than --max_seq_length.
     """
     from albert_tf.checkpoints import source
-    from albert_tf.cli import model_flags
     from albert_tf.publish import hub, saved_models
 
-    length = given.max_seq_length or hub.DEFAULT_SEQ_LENGTH
     path = source.Source(given.albert_directory).config_file()
     if path:
-        config = source.read_config(path)
-        if given.max_seq_length:
-            model_flags.check_length(length, config, path)
-        length = min(length, config.max_position_embeddings)
-    module = hub.Preprocessing(tokenizer, length)
-    card = hub.preprocessing_card(tokenizer, length, given.export_path, given.card_file)
+        given, _ = resolve.fitted(given, source.read_config(path), path)
+    module = hub.Preprocessing(tokenizer, given.max_seq_length)
+    card = hub.preprocessing_card(
+        tokenizer, given.max_seq_length, given.export_path, given.card_file
+    )
     saved_models.save_module(module, given.export_path, card=card)
     if tokenizer.is_sentencepiece:
         print(hub.EQUAL_SPLITS)

@@ -56,7 +56,6 @@ def main(given):
 
     model = model_flags.of_run(given)
     settings = model.settings
-    model_flags.check_length(settings.max_seq_length, model.config, model.config_path)
     records = record_files.expand_patterns(settings.input_file, "input_file")
     if settings.eval_input_file:
         records += record_files.expand_patterns(settings.eval_input_file, "eval_input_file")

@@ -53,8 +53,6 @@ def main(given):
     """Checks the flags; then trains, evaluates, predicts and exports."""
     given = given.with_typed(task_name="race")
     flag_groups.check_run(given, "export_dir")
-    if given.do_train:
-        options.check_race_lengths(given.max_seq_length, given.max_qa_length)
 
     from albert_tf.cli import model_flags, training_flags
     from albert_tf.tasks import race

@@ -14,7 +14,6 @@ from absl import flags
 
 from albert_tf import options
 from albert_tf.cli import flag_groups, launch
-from albert_tf.errors import UserError
 
 KEEP_CHECKPOINTS = 3  # of those that were evaluated, besides the best, as in the original
 RECORD_FLAGS = {"train": "train_feature_file", "dev": "predict_feature_file"}
@@ -29,21 +28,8 @@ def define_flags():
         delattr(flags.FLAGS, name)
 
 
-def check_lengths(settings):
-    """Raises UserError for invalid windows; without --do_train, lengths are those of the run."""
-    for name in ("start_n_top", "end_n_top"):
-        if settings.get(name) > settings.max_seq_length:
-            raise UserError(
-                f"--{name} must be at most --max_seq_length={settings.max_seq_length}. "
-                f"Received: {settings.get(name)}"
-            )
-    options.check_windows(settings.max_seq_length, settings.doc_stride)
-
-
 def main(given):
     """Checks the flags; then trains, evaluates, predicts and exports."""
-    if given.do_train:
-        check_lengths(given)
     flag_groups.check_run(given, "export_dir")
 
     from albert_tf.checkpoints import run_directory
@@ -58,7 +44,6 @@ def main(given):
     version, fact = squad.choose_version(prefixes, given.train_file, given.version_2_with_negative)
     models = model_flags.of_fine_tuning(given, version_2_with_negative=fact)
     settings = models[0].settings
-    check_lengths(settings)
     text = model_flags.text_input(models)
     task = version(text, settings.values_of(options.Squad), given.output_dir)
     task.reads_cls = squad.is_read_at_cls(prefixes)

@@ -17,20 +17,7 @@ LABELS_FILE = "labels.txt"  # next to it in an export: the names of the classes,
 PARAMETER_SHARING = ("all", "attention", "ffn", "none")
 ACTIVATIONS = ("gelu", "relu", "tanh", "linear", "")
 
-# Key -> largest value. The limits are far above any real model: they catch a wrong number before
-# memory runs out.
-_SIZES = {
-    "vocab_size": 10**8,
-    "embedding_size": 10**6,
-    "hidden_size": 10**6,
-    "num_hidden_layers": 1000,
-    "num_hidden_groups": 1000,
-    "num_attention_heads": 10**4,
-    "intermediate_size": 10**7,
-    "inner_group_num": 1000,
-    "max_position_embeddings": 10**7,
-    "type_vocab_size": 10**6,
-}
+# The limits are far above any real model: they catch a wrong number before memory runs out.
 _LARGEST_STDDEV = 1000
 _MOST_BLOCKS = 1000  # num_hidden_layers x inner_group_num
 _MOST_PARAMETERS = 10**11  # 400 GB
@@ -96,13 +83,11 @@ class AlbertConfig:
 
     def __post_init__(self):
         object.__setattr__(self, "unknown_keys", dict(self.unknown_keys))
-        for key, largest in _SIZES.items():
-            value = getattr(self, key)
-            if not _is_number(value, int) or not 1 <= value <= largest:
-                raise UserError(
-                    f"{key} must be a whole number of at least 1 and at most {largest}. "
-                    f"Received: {value!r}"
-                )
+        sizes = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.type is int}
+        del sizes["down_scale_factor"]
+        for key, value in sizes.items():
+            if not _is_number(value, int) or value < 1:
+                raise UserError(f"{key} must be a whole number of at least 1. Received: {value!r}")
         for key in _PROBABILITIES:
             value = getattr(self, key)
             if value is None:  # in the original, null means "no dropout"
@@ -125,29 +110,19 @@ class AlbertConfig:
                 "num_hidden_groups must not exceed num_hidden_layers. Received: "
                 f"{self.num_hidden_groups} groups, {self.num_hidden_layers} layers"
             )
-        self._check_total()
+        blocks = self.num_hidden_layers * self.inner_group_num
+        if blocks > _MOST_BLOCKS or self.num_parameters > _MOST_PARAMETERS:
+            raise UserError(
+                f"the encoder would have {blocks} blocks and {self.num_parameters:,} parameters, "
+                f"and at most {_MOST_BLOCKS} and {_MOST_PARAMETERS:,} are possible. Check "
+                f"{', '.join(f'{key}={value}' for key, value in sizes.items())}"
+            )
         if not isinstance(self.hidden_act, str) or self.hidden_act.lower() not in ACTIVATIONS:
             raise UserError(
                 f"hidden_act must be one of {', '.join(a for a in ACTIVATIONS if a)}. "
                 f"Received: {self.hidden_act!r}"
             )
         check_choice("parameter_sharing", self.parameter_sharing, PARAMETER_SHARING)
-
-    def _check_total(self):
-        blocks = self.num_hidden_layers * self.inner_group_num
-        if blocks > _MOST_BLOCKS:
-            raise UserError(
-                f"num_hidden_layers x inner_group_num must be at most {_MOST_BLOCKS}. Received: "
-                f"{self.num_hidden_layers} x {self.inner_group_num} = {blocks}"
-            )
-        if self.num_parameters > _MOST_PARAMETERS:
-            raise UserError(
-                f"the encoder would have {self.num_parameters:,} parameters, and at most "
-                f"{_MOST_PARAMETERS:,} are possible. Check vocab_size={self.vocab_size}, "
-                f"embedding_size={self.embedding_size}, hidden_size={self.hidden_size}, "
-                f"intermediate_size={self.intermediate_size}, "
-                f"max_position_embeddings={self.max_position_embeddings}"
-            )
 
     @property
     def num_parameters(self) -> int:

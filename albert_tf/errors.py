@@ -6,6 +6,7 @@ import importlib
 import json
 import os
 import re
+import reprlib
 import signal
 import sys
 
@@ -247,3 +248,16 @@ def parse_json(content, where, constants=None):
 
 def _refuse(constant):
     raise ValueError(f"it holds {constant}, which JSON does not know")
+
+
+def check_json(name, value, place):
+    """Raises UserError if a value cannot be written as JSON: half a character, NaN, infinity."""
+    try:
+        json.dumps({name: value}, ensure_ascii=False, allow_nan=False).encode()
+    except UnicodeEncodeError as error:
+        received = reprlib.repr(value)
+        raise UserError(f"{place}: {name!r} is not valid Unicode. Received: {received}") from error
+    except (ValueError, RecursionError) as error:
+        raise UserError(
+            f"{place}: {name!r} holds a number that is not finite, or is nested too deeply"
+        ) from error

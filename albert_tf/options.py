@@ -83,6 +83,7 @@ _METHOD = (
     "Tokens to mask while a token is scored. within_word_l2r: the token and the later tokens of "
     "its word; original: only the token."
 )
+_MAY_BE_LACKING = "Settings that the directory of --model may lack"
 _FEATURES = "TFRecord file for the {} features; in --output_dir by default."
 _RULES = {
     "at least": operator.ge, "at most": operator.le, "above": operator.gt, "below": operator.lt,
@@ -155,7 +156,7 @@ _SMALLEST_VOCABULARY = 5 + len(SPM_SYMBOLS) + 1  # with the special pieces, and 
 
 def option(
     default, help, *, low=None, high=None, above=None, below=None, or_zero=False, choices=None,
-    repeated=False, path=None, required=False, read_by=None, on_record="free", fits=None,
+    repeated=False, path=None, required=False, read_by=None, on_record=None, fits=None,
 ):  # fmt: skip
     """Makes an option, a field of a group.
 
@@ -174,18 +175,20 @@ def option(
             None if the value is not a path.
         required: bool, whether the flag must be given; or str, the names of flags with | between
             them: it must have a value, typed or recorded, if one of these is on.
-        read_by: str, conditions in which the option is read, with spaces between them; None for
-            always. `export_dir` holds if that flag has a value, `!export_dir` if it has none,
-            `task_name=tsv,ner` if it has one of these values, `a|b` if one of both holds. A
-            condition on a flag that the command lacks, or on a task that is unknown, holds. A typed
-            option that is not read is an error, or only noted if the condition begins with ~: for
-            flags of the original, and of a training whose command is typed again to evaluate.
+        read_by: str, conditions in which the option is read, with spaces between them; by default
+            those of its group, or always. `export_dir` holds if that flag has a value,
+            `!export_dir` if it has none, `task_name=tsv,ner` if it has one of these values, `a|b`
+            if one of both holds. A condition on a flag that the command lacks, or on a task that is
+            unknown, holds. A typed option that is not read is an error, or only noted if the
+            condition begins with ~: for flags of the original, and of a training whose command is
+            typed again to evaluate.
         on_record: str, how the option stands to what the source of the weights and the record of a
             run say. `equal`: it is as they say, and another typed value is an error; `follow`: it
             is as they say unless it is typed; `start`: a resumed run keeps it from its start;
-            `free`: they do not matter.
-        fits: str, a limit of the default: a size of the model that it must not exceed, or another
-            option with which it shrinks in proportion if that does not fit.
+            `free`: they do not matter. By default as its group says, or `free`.
+        fits: (str, int), what it must fit: the name of a size of the model or of another option,
+            and how many tokens of that are for something else. A default becomes a size of the
+            model that is smaller, and it shrinks in proportion to an option that it shares.
     """
     limits = {"at least": low, "at most": high, "above": above, "below": below}
     metadata = {
@@ -309,45 +312,26 @@ def check_task_name(name, shown=None, others=()):
         )
 
 
-def check_pair_length(max_seq_length):
-    """Raises UserError if a sequence is too short for one token of each of two texts."""
-    if max_seq_length < SHORTEST:
-        raise UserError(f"--max_seq_length={max_seq_length}: must be at least {SHORTEST}")
-
-
-def check_race_lengths(max_seq_length, max_qa_length):
-    """Raises UserError if question and option, or the passage, may get no room for a token."""
-    longest = max_seq_length - NUM_SPECIALS - 1
-    if not 1 <= max_qa_length <= longest:
-        raise UserError(
-            f"--max_qa_length={max_qa_length}: must lie between 1 and {longest} with "
-            f"--max_seq_length={max_seq_length}, so that a token of the passage fits too"
-        )
-
-
-def check_windows(max_seq_length, doc_stride):
-    """Raises UserError if no window of a paragraph fits, or there are gaps between windows."""
-    widest = max_seq_length - NUM_SPECIALS
-    if not 1 <= doc_stride <= widest:
-        raise UserError(
-            f"--doc_stride={doc_stride} must lie between 1 and {widest}, the widest "
-            f"window with --max_seq_length={max_seq_length}"
-        )
-
-
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 class Options:
     """Base class of groups, which become dataclasses. A new group checks the ranges of its options.
 
     Args:
         heading: str, for --help, in the definition of the class.
+        read_by: str, as of `option`, for options of this class that do not say it.
+        on_record: str, as of `option`, for options of this class that do not say it.
 
     Raises:
         UserError: a value is out of range; the message names the flag.
     """
 
-    def __init_subclass__(cls, heading=None):
+    def __init_subclass__(cls, heading=None, read_by=None, on_record="free"):
         cls.heading = heading
+        for field in vars(cls).values():
+            if isinstance(field, dataclasses.Field):
+                own = {name: value for name, value in field.metadata.items() if value is not None}
+                of_group = {"read_by": read_by, "on_record": on_record}
+                field.metadata = types.MappingProxyType({**field.metadata, **of_group, **own})
         dataclasses.dataclass(frozen=True, kw_only=True)(cls)
         KINDS.update({field.name: kind_of(field) for field in options_of(cls)})
         for field in options_of(cls):
@@ -390,17 +374,14 @@ class Devices(Options, heading="Devices and seed"):
         "its seed, and a new run draws one.")
 
 
-class Optimizer(Options, heading="Optimizer"):
+class Optimizer(Options, heading="Optimizer", read_by="~do_train"):
     """Constants of the optimizers, with the Model Garden's names and the original's defaults."""
 
-    weight_decay_rate: float = option(0.01, low=0, read_by="~do_train", help=
+    weight_decay_rate: float = option(0.01, low=0, help=
         "Weight decay of matrices; it is multiplied by the learning rate.")
-    beta_1: float = option(0.9, "Decay rate of the mean of the gradients.", low=0, below=1,
-        read_by="~do_train")
-    beta_2: float = option(0.999, "Decay rate of the mean of their squares.", low=0, below=1,
-        read_by="~do_train")
-    epsilon: float = option(1e-6, "Added to the root of the mean of squares.", above=0,
-        read_by="~do_train")
+    beta_1: float = option(0.9, "Decay rate of the mean of the gradients.", low=0, below=1)
+    beta_2: float = option(0.999, "Decay rate of the mean of their squares.", low=0, below=1)
+    epsilon: float = option(1e-6, "Added to the root of the mean of squares.", above=0)
     momentum: float = option(0.95, low=0, below=1, read_by="~do_train optimizer=muon", help=
         "With --optimizer=muon: decay rate of the sum of the gradients of matrices.")
 
@@ -548,7 +529,7 @@ class FineTunedModel(Options, heading="Model and text"):
         "--do_lower_case.")
     # a token of each of two texts
     max_seq_length: int = option(512, low=NUM_SPECIALS + 2,
-        on_record="equal", fits="max_position_embeddings", help=
+        on_record="equal", fits=("max_position_embeddings", 0), help=
         "Maximum length of a sequence, in tokens. If the model has fewer positions, the default is "
         "their number.")
     do_lower_case: bool = option(True, "Lower-case the text, as the released models need.",
@@ -715,7 +696,9 @@ class Race(Options, heading="Task and data"):
         read_by="~do_predict")
     dropout_prob: float = option(0.1, "Dropout of the pooled output, in training.", low=0, below=1,
         read_by="~do_train")
-    max_qa_length: int = option(128, on_record="equal", fits="max_seq_length", help=
+    # at least one token of the passage fits too
+    max_qa_length: int = option(128, low=1,
+        on_record="equal", fits=("max_seq_length", NUM_SPECIALS + 1), help=
         "Maximum number of tokens of a question and an option together. Longer ones lose their "
         "beginning.")
     high_only: bool = option(False, "Only the questions of high school.")
@@ -753,7 +736,7 @@ class Squad(Options, heading="Questions and answers"):
         "Version 2: a question gets an answer only if its no-answer logit is below this. By "
         "default it is tuned if --predict_file has answers; otherwise the one tuned last is used.")
     doc_stride: int = option(128, "Tokens between the starts of two windows of a paragraph.",
-        on_record="equal", fits="max_seq_length")
+        low=1, on_record="equal", fits=("max_seq_length", NUM_SPECIALS))
     max_query_length: int = option(64, low=1, on_record="equal", help=
         "Maximum number of tokens of a question; the rest is cut off.")
     n_best_size: int = option(20, "Maximum number of answers to list for a question.", low=1,
@@ -761,9 +744,9 @@ class Squad(Options, heading="Questions and answers"):
     max_answer_length: int = option(30, "Maximum length of an answer, in tokens.", low=1,
         on_record="follow")
     start_n_top: int = option(5, "Version 2: number of starts in the beam.", low=1,
-        read_by="~version_2_with_negative=true", on_record="follow")
+        read_by="~version_2_with_negative=true", on_record="follow", fits=("max_seq_length", 0))
     end_n_top: int = option(5, "Version 2: number of ends in the beam for each start.", low=1,
-        read_by="~version_2_with_negative=true", on_record="follow")
+        read_by="~version_2_with_negative=true", on_record="follow", fits=("max_seq_length", 0))
     dropout_prob: float = option(0.1, low=0, high=0.999,
         read_by="~do_train ~version_2_with_negative=true", help=
         "Version 2: dropout before the no-answer logit.")
@@ -797,7 +780,7 @@ class PretrainingData(Options, heading="Model and data"):
     init_from_group0: bool = option(False, read_by="init_checkpoint", on_record="start", help=
         "Fill every parameter group from the checkpoint's group 0.")
     max_seq_length: int = option(512, low=1,
-        on_record="follow", fits="max_position_embeddings", help=
+        on_record="follow", fits=("max_position_embeddings", 0), help=
         "Length of the records, as given to create_pretraining_data.py. If the model has fewer "
         "positions, the default is their number.")
     max_predictions_per_seq: int = option(20, low=1, on_record="follow", help=
@@ -841,28 +824,23 @@ class PretrainingUpdates(Options, heading="Training and evaluation"):
         "twice as many are in memory. 1 keeps the order of files and records.")
 
 
-class NGrams(Options):
+class NGrams(Options, read_by="masked_lm_budget masked_lm_prob", on_record="follow"):
     """The n-grams to mask: in records as they are made, or as they are read.
 
     Only the latter needs --masked_lm_budget.
     """
 
-    do_whole_word_mask: bool = option(True,
-        read_by="masked_lm_budget masked_lm_prob", on_record="follow", help=
+    do_whole_word_mask: bool = option(True, help=
         "Mask whole words; if false, the n-grams consist of tokens.")
-    favor_shorter_ngram: bool = option(True,
-        read_by="masked_lm_budget masked_lm_prob", on_record="follow", help=
+    favor_shorter_ngram: bool = option(True, help=
         "Draw n-gram lengths n with probability proportional to 1/n; if false, the probabilities "
         "are reversed, so that the longest are the most frequent.")
-    ngram: int = option(3, low=1, high=_LONGEST,
-        read_by="masked_lm_budget masked_lm_prob", on_record="follow", help=
+    ngram: int = option(3, low=1, high=_LONGEST, help=
         "Maximum length of an n-gram to mask, in words.")
-    masked_lm_keep_prob: float = option(0.1, low=0, high=1,
-        read_by="masked_lm_budget masked_lm_prob", on_record="follow", help=
+    masked_lm_keep_prob: float = option(0.1, low=0, high=1, help=
         "Share of the tokens to predict that are not replaced. With 0, small models learn grammar "
         "better (Huebner et al., 2021).")
-    masked_lm_random_prob: float = option(0.1, low=0, high=1,
-        read_by="masked_lm_budget masked_lm_prob", on_record="follow", help=
+    masked_lm_random_prob: float = option(0.1, low=0, high=1, help=
         "Share of the tokens to predict that are replaced by random tokens; the rest is replaced "
         "by [MASK].")
 
@@ -1174,9 +1152,10 @@ class HubExport(ExportedModel, heading="Flags"):
     """A TF Hub module to write."""
 
     # [CLS], a piece, [SEP]
-    max_seq_length: int | None = option(None, low=3, read_by="export_type=preprocessing", help=
-        "Preprocessing: length of its output in tokens. By default 128, or fewer if "
-        "albert_config.json is there and has fewer positions.")
+    max_seq_length: int = option(128, low=3,
+        read_by="export_type=preprocessing", fits=("max_position_embeddings", 0), help=
+        "Preprocessing: length of its output in tokens. If albert_config.json is there and has "
+        "fewer positions, the default is their number.")
     export_type: str = option("model", choices=("model", "preprocessing"), help=
         "model: the encoder, with .mlm and .sop if the checkpoint has these heads. preprocessing: "
         "converts text to the inputs of the encoder.")
@@ -1248,32 +1227,26 @@ class Examples(Options, heading="Examples and predictions"):
     predict_batch_size: int = option(8, "Number of examples that are computed together.", low=1)
 
 
-class TrainedModel(Options, heading="Settings that the directory of --model may lack"):
+class TrainedModel(Options, heading=_MAY_BE_LACKING, read_by="model", on_record="equal"):
     """Settings that the directory of a model may lack."""
 
-    albert_config_file: str | None = option(None, path="config",
-        read_by="model", on_record="equal", help=
+    albert_config_file: str | None = option(None, path="config", help=
         "JSON file with the model's architecture.")
-    spm_model_file: str | None = option(None, "SentencePiece model.", path="file",
-        read_by="model", on_record="equal")
-    vocab_file: str | None = option(None, "WordPiece vocabulary.", path="file",
-        read_by="model", on_record="equal")
-    do_lower_case: bool | None = option(None, "Whether the text is lower-cased.",
-        read_by="model", on_record="equal")
-    strip_accents: bool | None = option(None, "Whether the accents of letters are removed.",
-        read_by="model", on_record="equal")
+    spm_model_file: str | None = option(None, "SentencePiece model.", path="file")
+    vocab_file: str | None = option(None, "WordPiece vocabulary.", path="file")
+    do_lower_case: bool | None = option(None, "Whether the text is lower-cased.")
+    strip_accents: bool | None = option(None, "Whether the accents of letters are removed.")
     max_seq_length: int | None = option(None, "Maximum length of a sequence, in tokens.",
-        read_by="model", on_record="follow")
+        on_record="follow")
 
 
-class TrainedTask(Options, heading="Settings that the directory of --model may lack"):
+class TrainedTask(Options, heading=_MAY_BE_LACKING, read_by="model", on_record="equal"):
     """The task of a fine-tuned model, which its directory may lack."""
 
-    task_name: str | None = option(None, read_by="model", on_record="equal", help=
+    task_name: str | None = option(None, help=
         "The task of the fine-tuned model: a task of GLUE, tsv, multi_label, regression, ner or "
         "race.")
-    labels: list | None = option(None, "The classes of the model in the order of their ids.",
-        read_by="model", on_record="equal")
+    labels: list | None = option(None, "The classes of the model in the order of their ids.")
 
 
 # === minimal_pairs.py ============================================================================

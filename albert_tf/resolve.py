@@ -198,34 +198,42 @@ def resolve(
     return Resolved(rows, types.MappingProxyType(settings), known, tuple(notes))
 
 
-def fitted(resolved, config):
-    """The settings with defaults that fit a model.
+def fitted(resolved, config=None, path=None):
+    """The settings with defaults that fit each other and a model.
 
     Args:
         resolved: Resolved.
-        config: AlbertConfig.
+        config: AlbertConfig; None while it is not known.
+        path: str, where the config is from.
 
     Returns:
         (Resolved, list of str: the defaults that are replaced).
+
+    Raises:
+        UserError: another value does not fit.
     """
-    settings = dict(resolved.settings)
+    settings, replaced = dict(resolved.settings), []
     rows = {name: row for name, row in resolved.rows.items() if row.columns["fits"]}
-    for name in sorted(rows, key=lambda name: rows[name].columns["fits"] in rows):
-        value, origin = settings[name]
-        other = rows[name].columns["fits"]
+    for name in sorted(rows, key=lambda name: rows[name].columns["fits"][0] in rows):
+        (value, origin), (other, taken) = settings[name], rows[name].columns["fits"]
         if other in rows:
-            longest, default = settings[other].value, rows[other].default
-            is_cut = settings[other].origin == SOURCE and longest < default
-            limit = value * longest // default if is_cut else value
+            (length, source), whole = settings[other], rows[other].default
+            is_cut = taken and source == SOURCE and length < whole
+            fitting, said = value * length // whole if is_cut else value, as_flag(other, length)
+        elif config:
+            fitting = length = getattr(config, other)
+            said = f"{other}={length} of {path}"
         else:
-            limit = getattr(config, other)
-        if origin == DEFAULT and limit < value:
-            settings[name] = Setting(limit, SOURCE)
-    replaced = [
-        f"{as_flag(name, settings[name].value)} (and not {row.default})"
-        for name, row in rows.items()
-        if settings[name] != resolved.settings[name]
-    ]
+            continue
+        if origin == DEFAULT and fitting < value:
+            replaced.append(f"{as_flag(name, fitting)} (and not {value})")
+            value = fitting
+            settings[name] = Setting(value, SOURCE)
+        shortest, longest = rows[name].columns["limits"]["at least"], length - taken
+        if not shortest <= value <= longest:
+            raise UserError(
+                f"{as_flag(name, value)} must lie between {shortest} and {longest}, to fit {said}"
+            )
     return dataclasses.replace(resolved, settings=types.MappingProxyType(settings)), replaced
 
 

@@ -211,10 +211,10 @@ def test_sizes_beyond_any_model_are_refused(key, value):
         ({"num_hidden_layers": 1001},
          "num_hidden_layers ... 1 ... 1000 ... 1001"),
         ({"num_hidden_layers": 100, "inner_group_num": 11},
-         "num_hidden_layers ... inner_group_num ... 1000 ... 100 x 11 = 1100"),
+         "num_hidden_layers=100 ... inner_group_num=11 ... 1100 ... 1000"),
         ({"hidden_size": 10**6, "num_attention_heads": 100, "intermediate_size": 4 * 10**6},
-         "13,000,143,066,944 ... 100,000,000,000 ... vocab_size=7, embedding_size=128, "
-         "hidden_size=1000000, intermediate_size=4000000, max_position_embeddings=512"),
+         "13,000,143,066,944 ... 100,000,000,000 ... vocab_size=7 ... embedding_size=128 ... "
+         "hidden_size=1000000 ... intermediate_size=4000000 ... max_position_embeddings=512"),
         ({"hidden_size": 30, "num_attention_heads": 4},
          "hidden_size=30, num_attention_heads=4"),
         ({"num_hidden_layers": 2, "num_hidden_groups": 3},

@@ -17,6 +17,7 @@ COMMANDS = (
     "export_to_tfhub",
 )  # fmt: skip
 FILE = "somewhere/run.json"
+HUB_LENGTH = {"export_type": "preprocessing", "max_seq_length": 65}
 
 
 def rows_of(command):
@@ -211,10 +212,16 @@ def test_neither_absl_nor_tensorflow_is_imported():
         ("run_squad", {}, 128, {"max_seq_length": 128, "doc_stride": 42}),
         ("run_squad", {}, 512, {"max_seq_length": 384, "doc_stride": 128}),
         ("run_squad", {"doc_stride": 100}, 128, {"max_seq_length": 128, "doc_stride": 100}),
-        ("run_squad", {"max_seq_length": 256}, 128, {"max_seq_length": 256, "doc_stride": 128}),
+        ("run_squad", {}, 16, {"max_seq_length": 16, "doc_stride": 5, "start_n_top": 5}),
+        ("run_squad", {"max_seq_length": 256}, 256, {"max_seq_length": 256, "doc_stride": 128}),
+        ("run_squad", {"doc_stride": 125}, 128, {"max_seq_length": 128, "doc_stride": 125}),
         ("run_race", {}, 128, {"max_seq_length": 128, "max_qa_length": 32}),
+        ("run_race", {}, 5, {"max_seq_length": 5, "max_qa_length": 1}),
+        ("run_race", {"max_qa_length": 508}, 512, {"max_seq_length": 512, "max_qa_length": 508}),
         ("run_classifier", {}, 64, {"max_seq_length": 64}),
         ("run_pretraining", {}, 64, {"max_seq_length": 64}),
+        ("export_to_tfhub", {}, 64, {"max_seq_length": 64}),
+        ("export_to_tfhub", {}, 512, {"max_seq_length": 128}),
     ],
 )
 def test_defaults_fit_the_positions_of_the_model(command, typed, positions, found):
@@ -226,3 +233,25 @@ def test_defaults_fit_the_positions_of_the_model(command, typed, positions, foun
         is_cut = found[name] != given.rows[name].default
         assert is_cut == any(text.startswith(f"--{name}={found[name]} ") for text in replaced)
     assert settings.typed() == typed
+
+
+@pytest.mark.parametrize(
+    ("command", "typed", "positions", "message"),
+    [
+        ("run_squad", {"max_seq_length": 256}, 128, "--max_seq_length=256 ... 128 ... =128 of DIR"),
+        ("run_squad", {"max_seq_length": 64}, 0, "--doc_stride=128 ... 1 ... 61 ... _length=64"),
+        ("run_squad", {"doc_stride": 126}, 128, "--doc_stride=126 ... 1 ... 125 ... _length=128"),
+        ("run_squad", {"doc_stride": 382}, 0, "--doc_stride=382 ... 381 ... --max_seq_length=384"),
+        ("run_squad", {"end_n_top": 129}, 128, "--end_n_top=129 ... 128 ... --max_seq_length=128"),
+        ("run_race", {"max_qa_length": 125}, 128, "--max_qa_length=125 ... 1 ... 124 ... =128"),
+        ("run_race", {"max_qa_length": 509}, 0, "--max_qa_length=509 ... 1 ... 508 ... =512"),
+        ("run_classifier", {}, 4, "--max_seq_length=4 ... 5 ... max_position_embeddings=4 of DIR"),
+        ("run_pretraining", {"max_seq_length": 65}, 64, "--max_seq_length=65 ... 1 ... 64"),
+        ("export_to_tfhub", HUB_LENGTH, 64, "--max_seq_length=65 ... 3 ... 64"),
+    ],
+)
+def test_lengths_that_do_not_fit(command, typed, positions, message):
+    """Without positions, of options alone."""
+    config = AlbertConfig(vocab_size=9, max_position_embeddings=positions) if positions else None
+    with refuses(message):
+        resolve.fitted(resolve.resolve(ROWS[command], typed), config, "DIR")

@@ -203,6 +203,8 @@ def check_run(given, *filled):
     # A hub module has its own vocabulary, and the flags of one are then often placeholders.
     skip = ("init_checkpoint",) * is_run + ("spm_model_file", "vocab_file") * bool(module)
     check_paths(given, skip)
+    if given.do_train and not is_run:  # otherwise the lengths are those of the run
+        resolve.fitted(given)
     if is_run or ensemble or given.init_checkpoint:
         return
     if not given.do_train and not given.continuous_eval_timeout:

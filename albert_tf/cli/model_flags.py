@@ -82,7 +82,7 @@ def of_run(given, **more):
 
 def _fitted(settings, config, path):
     """The settings with defaults that fit a model; prints which defaults they replace."""
-    settings, replaced = resolve.fitted(settings, config)
+    settings, replaced = resolve.fitted(settings, config, path)
     if replaced:
         length = config.max_position_embeddings
         print(f"{path} has max_position_embeddings={length}: {', '.join(replaced)} by default.")
@@ -145,15 +145,6 @@ def _without_placeholders(typed, module, facts):
     return kept
 
 
-def check_length(length, config, path):
-    """Raises UserError if --max_seq_length exceeds the positions of an AlbertConfig at a path."""
-    if length > config.max_position_embeddings:
-        raise UserError(
-            f"--max_seq_length={length} exceeds max_position_embeddings="
-            f"{config.max_position_embeddings} of {path}: give that at most, or leave it out"
-        )
-
-
 def members_of(given):
     """Prefixes of the checkpoints in --ensemble_dirs: list of str.
 
@@ -201,8 +192,6 @@ def text_input(models):
     """
     settings, found = models[0].settings, models[0].source
     arguments = source.tokenizer_arguments(settings, found)
-    for model in models:
-        check_length(settings.max_seq_length, model.config, model.config_path)
     names = (*VOCABULARY_FLAGS, "albert_config_file")
     taken = [settings.get(name) for name in names if settings.origin(name) == resolve.SOURCE]
     if taken:

@@ -27,7 +27,7 @@ import sys
 from albert_tf import options, progress, resolve
 from albert_tf.cli import flag_groups, launch, predict_examples
 from albert_tf.cli.predict_examples import INPUTS, OUTPUTS, Model
-from albert_tf.errors import UserError, allowing_closed_output
+from albert_tf.errors import UserError, allowing_closed_output, check_json
 
 QUERIES = ("fill_mask", "sentence_order")  # to pre-trained models
 LINES_OF_FORM = 200  # of a file, which tell the separator of its columns
@@ -89,7 +89,7 @@ def check_flags(given):
         raise UserError("--embeddings=sequence_output needs an export, --saved_model")
     for name, texts in given.typed(*QUERIES).items():
         for text in texts:
-            predict_examples.check_json("text", text, f"--{name}")
+            check_json("text", text, f"--{name}")
     if given.sentence_order and len(given.sentence_order) != 2:
         raise UserError(
             "--sentence_order compares two texts: give the flag twice. "

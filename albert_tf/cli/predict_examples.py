@@ -4,7 +4,6 @@
 import codecs
 import difflib
 import itertools
-import json
 import re
 import reprlib
 import sys
@@ -13,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from albert_tf import options
-from albert_tf.errors import UserError, parse_json
+from albert_tf.errors import UserError, check_json, parse_json
 from albert_tf.tasks import label_lists, tables, tag_schemes
 from albert_tf.tasks.squad import questions as squad_questions
 
@@ -645,16 +644,3 @@ def _check_key(name, model, place):
             f"{place}: other keys are copied to the prediction, which has a key {name!r} itself: "
             "rename this one, or name the columns to read (--text_column)"
         )
-
-
-def check_json(name, value, place):
-    """Raises UserError if a value cannot be written as JSON: lone surrogates, NaN, infinity."""
-    try:
-        json.dumps({name: value}, ensure_ascii=False, allow_nan=False).encode()
-    except UnicodeEncodeError as error:
-        received = reprlib.repr(value)
-        raise UserError(f"{place}: {name!r} is not valid Unicode. Received: {received}") from error
-    except (ValueError, RecursionError) as error:
-        raise UserError(
-            f"{place}: {name!r} holds a number that is not finite, or is nested too deeply"
-        ) from error

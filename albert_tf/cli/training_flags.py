@@ -2,7 +2,6 @@
 """Options of a training run from settings; for pre-training also masks and vocabulary."""
 
 import contextlib
-import itertools
 import math
 import os
 import sys
@@ -118,28 +117,21 @@ def check_directory(settings):
 
 
 def length_buckets(settings):
-    """Lengths to which batches are cut: tuple of int that ends in --max_seq_length; or None.
+    """Lengths to which batches are cut: ascending tuple that ends in --max_seq_length; or None.
 
     Args:
         settings: resolve.Resolved.
 
     Raises:
-        UserError: --length_buckets is invalid.
+        UserError: --length_buckets has other texts than numbers, or records are not shuffled.
     """
     lengths, longest = settings.length_buckets, settings.max_seq_length
     if not lengths:
         return None
-    given = ",".join(lengths)
     if not all(part.isdecimal() for part in lengths):
+        given = ",".join(lengths)
         raise UserError(f"--length_buckets={given} must be whole numbers with commas between")
-    bounds = (*map(int, lengths), longest)
-    if bounds[-2] == bounds[-1]:
-        bounds = bounds[:-1]
-    if bounds[0] < 1 or any(low >= high for low, high in itertools.pairwise(bounds)):
-        raise UserError(
-            f"--length_buckets={given} must be ascending, above 0 and at most --max_seq_length="
-            f"{longest}"
-        )
+    bounds = (*sorted({n for n in map(int, lengths) if 0 < n < longest}), longest)
     wanted = _BATCHES_PER_BUCKET * len(bounds) * settings.train_batch_size
     if settings.shuffle_buffer_size == 1:
         raise UserError(

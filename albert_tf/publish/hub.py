@@ -11,7 +11,6 @@ from albert_tf.publish.graph_inputs import FEATURES, HUB_INPUTS, HUB_NAMES, POSI
 from albert_tf.publish.graph_tokenization import STRINGS, GraphTokenizer
 from albert_tf.publish.signatures import id_specs, traced
 
-DEFAULT_SEQ_LENGTH = 128  # of the Hub's preprocessing modules
 EQUAL_SPLITS = (
     "Pieces are those that training uses, except where a text has two splits of exactly equal "
     'score, such as "***" in text with capitals that the vocabulary lacks: tensorflow-text may '
@@ -160,7 +159,7 @@ class Preprocessing(tf.Module):
         UserError: `GraphTokenizer` does not support the tokenizer.
     """
 
-    def __init__(self, tokenizer, seq_length=DEFAULT_SEQ_LENGTH):
+    def __init__(self, tokenizer, seq_length):
         super().__init__()
         self.tokenize = _Tokenize(tokenizer)
         self._seq_length = seq_length

@@ -15,7 +15,7 @@ import tensorflow as tf
 from albert_tf.checkpoints.run_directory import FinetunedTask
 from albert_tf.errors import UserError
 from albert_tf.model import heads, objectives
-from albert_tf.options import MODEL_TASKS, WINDOW, check_pair_length
+from albert_tf.options import MODEL_TASKS, WINDOW
 from albert_tf.publish import graph_inputs, signatures
 from albert_tf.records import schemas
 from albert_tf.tasks import base, data_report, glue, tables
@@ -110,11 +110,7 @@ class ClassificationTask(base.Task):
             dict of numpy arrays, which fit `schema`: input_ids (int32), input_mask and segment_ids
             (int8) [n, T]; label_ids (int32, or float32 in regression) and is_real_example (int8)
             [n].
-
-        Raises:
-            UserError: max_seq_length is too short.
         """
-        check_pair_length(self.text.max_seq_length)
         texts = [example.text_a for example in examples]
         pairs = [example.text_b for example in examples]
         tokenizer, length, lengths = self.text.tokenizer, self.text.max_seq_length, []

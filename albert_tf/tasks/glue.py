@@ -249,74 +249,53 @@ def with_companions(task, data_dir, split):
     return found
 
 
-def tsv_task(
-    text_column,
-    text_pair_column,
-    label_column,
-    labels=None,
-    regression=False,
-    data_dir="",
-    multi_label=False,
-    delimiter=None,
-    header=None,
-    skip_other_labels=False,
-):
+def tsv_task(given):
     """Makes the task of a user's own train.tsv, dev.tsv and test.tsv, where they are needed.
 
     The names may also end in .csv, .jsonl or .json. Separators and quotes are recognised
     (`tables.find_form`). If a column is given by name, every file must begin with a header. If all
     are given by number (from 0), a first row that numbers the columns is a header. The test file
-    needs no label column.
+    needs no label column. Labels that are not given are those of the training file, in the order of
+    `tables.order`; `data_dir` is read only to find them.
 
     Args:
-        text_column: str or int, column of the text.
-        text_pair_column: str, int or None, column of a second text.
-        label_column: str, int or None; prediction needs none. With multi_label also a list of
-            columns with 0 or 1, and with regression of scores, separated by commas.
-        labels: list of str in the order of their ids; None for those of the training file, in the
-            order of `tables.order`.
-        regression: bool, whether labels are numbers.
-        data_dir: str, directory of the files; read only to find the labels.
-        multi_label: bool, whether a text has any number of labels.
-        delimiter: str or None, as of `tables.parse_delimiter`.
-        header: bool, whether files have a header; None to recognise it.
-        skip_other_labels: bool, whether rows with other labels than the given are left out.
+        given: options.ClassifierData.
 
     Raises:
-        UserError: the arguments don't go together, or the training file is needed and unusable.
+        UserError: options don't go together, or the training file is needed and unusable.
     """
-    text = columns(text_column, text_pair_column)
-    several = (multi_label or regression) and label_column
-    label_columns = columns(*(label_column.split(",") if several else [label_column]))
-    if multi_label and len(label_columns) > 1:
+    names = (given.multi_label or given.regression) and (given.label_column or "").split(",")
+    label_columns = columns(*(names or [given.label_column]))
+    labels = given.labels
+    if given.multi_label and len(label_columns) > 1:
         labels = labels or label_columns
         if len(labels) != len(label_columns):
             raise UserError(f"{len(labels)} labels, but {len(label_columns)} label columns")
     task = GlueTask(
         folder="",
-        text=text,
+        text=columns(given.text_column, given.text_pair_column),
         label=label_columns,
-        labels=None if regression else tuple(map(str, labels or ())),
-        metrics=("micro_f1",) if multi_label else _SCORES if regression else _ACCURACY,
+        labels=None if given.regression else tuple(map(str, labels or ())),
+        metrics=("micro_f1",) if given.multi_label else _SCORES if given.regression else _ACCURACY,
         files=OWN_FILES,
-        splits_with_header=None if header is None else SPLITS if header else (),
-        delimiter=tables.parse_delimiter(delimiter),
+        splits_with_header=None if given.header is None else SPLITS if given.header else (),
+        delimiter=tables.parse_delimiter(given.delimiter),
         guid="row",
         test_guid="position",
         splits_with_blank_rows=("test",),
         normalize_labels=False,
-        multi_label=multi_label,
-        skip_other_labels=skip_other_labels,
+        multi_label=given.multi_label,
+        skip_other_labels=given.skip_other_labels,
     )
-    if not (regression or labels):
-        task = _as_in_training(task, data_dir)
-    elif multi_label and len(label_columns) == 1 and data_dir:
+    if not (given.regression or labels):
+        task = _as_in_training(task, given.data_dir or "")
+    elif given.multi_label and len(label_columns) == 1 and given.data_dir:
         with contextlib.suppress(UserError):  # the file may not be needed
-            task = _as_in_training(task, data_dir)
-    if not regression and len({*task.labels}) < max(2, len(task.labels)):
+            task = _as_in_training(task, given.data_dir)
+    if not given.regression and len({*task.labels}) < max(2, len(task.labels)):
         raise UserError(
             f"at least two different labels are needed. Received: {list(task.labels)} in "
-            f"--label_column={label_column} of the training file, or as --labels"
+            f"--label_column={given.label_column} of the training file, or as --labels"
         )
     return task
 

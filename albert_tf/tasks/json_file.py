@@ -5,7 +5,7 @@ import contextlib
 import json
 import reprlib
 
-from albert_tf.errors import UserError, parse_json, read_local
+from albert_tf.errors import UserError, check_json, parse_json, read_local
 
 
 def read(path, expected):
@@ -59,8 +59,5 @@ def field(found, name, kind, where):
         expected = f"{'an' if kind is int else 'a'} {kind.__name__}"
         raise UserError(f"{where}: {name!r} is {state}, {expected} is expected there")
     if kind is str and not value.isascii():
-        try:
-            value.encode()
-        except UnicodeEncodeError as error:
-            raise UserError(f"{where}: {name!r} is not valid Unicode: {error}") from error
+        check_json(name, value, where)
     return value

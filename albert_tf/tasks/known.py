@@ -57,14 +57,8 @@ def _task_of_texts(name, settings, text):
         row = glue.find_task(name)
     else:
         _check_text_column(settings)
-        row = glue.tsv_task(
-            *(settings.text_column, settings.text_pair_column, settings.label_column),
-            *(settings.labels, settings.regression, settings.data_dir or ""),
-            multi_label=name == MULTI_LABEL,
-            delimiter=settings.delimiter,
-            header=settings.header,
-            skip_other_labels=settings.skip_other_labels,
-        )
+        given = settings.values_of(options.ClassifierData, multi_label=name == MULTI_LABEL)
+        row = glue.tsv_task(given)
     cut = {"long_texts": settings.long_texts, "max_windows": settings.max_windows}
     if row.is_own and row.is_regression:
         cut["scale"] = _scale(row, settings)
@@ -153,42 +147,47 @@ def make_task(kind, text, found):
         found: checkpoints.source.Source.
     """
     record, name = found.settings, kind.task_name
-    flags, lengths = (record.flags, record.text) if record else ({}, {})
+    recorded = record.flags | record.text if record else {}
     if name == squad.SquadTask.name:
-        return _squad_task(text, found, flags, lengths)
+        return _squad_task(text, found, recorded)
     if name == OF_WORDS:
         return ner.NerTask(kind.labels, text)
     if name == race.RaceTask.name:
-        longest = lengths.get("max_qa_length", options.Race.max_qa_length)
+        given = {key: recorded[key] for key in ("max_qa_length",) if key in recorded}
+        longest = options.Race(**given).max_qa_length
         if longest >= text.max_seq_length - NUM_SPECIALS:  # shorter than in training
             longest = min(text.max_seq_length // 2, text.max_seq_length - NUM_SPECIALS - 1)
         return race.RaceTask(text, longest, choices=len(kind.labels))
     row = glue.TASKS.get(name.lower())
-    optional = () if row or "text_column" in flags else ("text_pair",)
-    cut = {key: flags[key] for key in ("long_texts", "max_windows") if key in flags}
+    optional = () if row or "text_column" in recorded else ("text_pair",)
+    cut = {key: recorded[key] for key in ("long_texts", "max_windows") if key in recorded}
     cut["scale"] = kind.scale
     if row is None:
-        pair = "1" if optional or flags.get("text_pair_column") else None
-        is_regression, several = kind.labels is None, name == MULTI_LABEL
-        scores = range(2, 2 + kind.num_outputs) if is_regression else ()
-        given = "0", pair, ",".join(map(str, scores)), kind.labels, is_regression
-        row = glue.tsv_task(*given, multi_label=several)
-        if several:
+        scores = range(kind.num_outputs) if kind.labels is None else ()
+        given = options.ClassifierData(
+            text_pair_column="1" if optional or recorded.get("text_pair_column") else None,
+            label_column=",".join(map(str, scores)),
+            labels=kind.labels,
+            regression=kind.labels is None,
+            multi_label=name == MULTI_LABEL,
+        )
+        row = glue.tsv_task(given)
+        if given.multi_label:
             return multi_label.MultiLabelTask(
                 name, row, text, None, optional, directory=found.directory, **cut
             )
     return classification.ClassificationTask(name, row, text, optional_inputs=optional, **cut)
 
 
-def _squad_task(text, found, flags, lengths):
+def _squad_task(text, found, recorded):
     version, _ = squad.choose_version([found.checkpoint])
-    values = {name: flags[name] for name in version.answer_settings if name in flags}
-    values |= {n: lengths[n] for n in ("doc_stride", "max_query_length") if n in lengths}
-    if text.max_seq_length < lengths.get("max_seq_length", LENGTH_OF_SQUAD):
+    values = {name: recorded[name] for name in version.answer_settings if name in recorded}
+    longest = text.max_seq_length - NUM_SPECIALS
+    if text.max_seq_length < recorded.get("max_seq_length", LENGTH_OF_SQUAD):
         # Shorter than in training: the question must leave room, and windows must overlap.
         longest = max(text.max_seq_length // 3, 1)
-        for name in ("doc_stride", "max_query_length"):
-            values[name] = min(values.get(name, getattr(options.Squad, name)), longest)
+    for name in ("doc_stride", "max_query_length"):
+        values[name] = min(recorded.get(name, getattr(options.Squad, name)), longest)
     if version.has_negatives:
         values[squad.THRESHOLD] = squad.tuned_threshold(found.directory, [found.checkpoint])
     task = version(text, options.Squad(**values), found.directory)

@@ -22,7 +22,6 @@ from albert_tf.checkpoints import run_directory
 from albert_tf.checkpoints.run_directory import FinetunedTask
 from albert_tf.errors import UserError, about, parse_json
 from albert_tf.model import heads, objectives
-from albert_tf.options import check_race_lengths
 from albert_tf.publish import graph_inputs, signatures
 from albert_tf.records import schemas
 from albert_tf.tasks import base, data_report, glue, json_file, label_lists, tables
@@ -554,7 +553,7 @@ class RaceTask(base.Task):
     results_layout = "{first}{rest}best = {before}\n{saved}" + evaluation.RULE
 
     def __init__(self, text, max_qa_length, dropout_prob=0.1, choices=NUM_OPTIONS):
-        check_race_lengths(text.max_seq_length, max_qa_length)
+        assert 0 < max_qa_length < text.max_seq_length - NUM_SPECIALS
         self.choices, self.labels = choices, labels_of(choices)
         self.kind = FinetunedTask(self.name, self.labels)
         self.text, self.max_qa_length, self.dropout_prob = text, max_qa_length, dropout_prob

@@ -361,6 +361,37 @@ def test_the_longest_question_of_race_is_the_recorded_one(tmp_path):
         assert albert_tf.load(tmp_path, max_seq_length=length)._task.max_qa_length == expected
 
 
+def test_the_windows_of_squad_fit_a_shorter_length(tmp_path):
+    tiny.write_release(tmp_path, heads.SquadV1Model)
+    for recorded, length, expected in (
+        ({}, 64, (21, 21)),
+        ({"max_seq_length": 48, "doc_stride": 40, "max_query_length": 8}, 48, (40, 8)),
+        ({"max_seq_length": 48, "doc_stride": 40, "max_query_length": 8}, 47, (15, 8)),
+        ({"max_seq_length": 48, "doc_stride": 100}, 48, (45, 45)),  # of no training
+    ):
+        values = {"text": recorded | {"do_lower_case": True}, "config": tiny.WIDE}
+        (tmp_path / "run.json").write_text(json.dumps(values))
+        windows = albert_tf.load(tmp_path, max_seq_length=length)._task.window_settings
+        assert (windows.doc_stride, windows.max_query_length) == expected
+
+
+@pytest.mark.parametrize(
+    ("model", "task", "name"),
+    [
+        (heads.SquadV1Model, None, "doc_stride"),
+        (heads.MultipleChoiceModel, "race", "max_qa_length"),
+    ],
+)
+def test_a_recorded_length_of_nothing_is_an_error(model, task, name, tmp_path):
+    tiny.write_release(tmp_path, model)
+    if task:
+        write_task(tmp_path, task, race.labels_of(4))
+    values = {"text": {name: 0, "do_lower_case": True}, "config": tiny.WIDE}
+    (tmp_path / "run.json").write_text(json.dumps(values))
+    with refuses(f"--{name} ... 1 ... 0"):
+        albert_tf.load(tmp_path)
+
+
 def test_one_output_has_to_be_explained(tmp_path):
     tiny.write_release(tmp_path, heads.ClassificationModel, num_outputs=1)
     with refuses("task='regression' ... task='race'"):

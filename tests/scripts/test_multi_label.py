@@ -22,6 +22,7 @@ from albert_tf.training.splits_and_results import Split
 from tests import SIZES, tiny
 from tests.errors import refuses
 from tests.script_flags import flags_of
+from tests.tasks.task_files import row_of
 from tests.tiny import COMMON, NO_DROPOUT, blocks, table, values_of
 
 pytestmark = pytest.mark.usefixtures("eagerly")
@@ -107,9 +108,9 @@ def test_all_ways_give_the_same(learnt, export, data, run_main, tmp_path):
 
 
 def test_columns_of_0_and_1_are_the_same_labels(data):
-    row = glue.tsv_task("text", None, "food,news,sport", None, multi_label=True)
+    row = row_of("text", "food,news,sport", multi_label=True)
     assert row.labels == LABELS
-    joined = glue.tsv_task("text", None, "labels", data_dir=str(data), multi_label=True)
+    joined = row_of("text", "labels", data_dir=str(data), multi_label=True)
     assert joined.labels == LABELS
 
     as_it_is = types.SimpleNamespace(normalize=str)
@@ -198,7 +199,7 @@ def test_the_best_threshold_by_trying_all():
 
 def test_metrics_by_hand():
     """Of 5 right labels 4 are predicted at the best threshold, and 1 wrong one."""
-    row = glue.tsv_task("text", None, None, LABELS, multi_label=True)
+    row = row_of("text", None, LABELS, multi_label=True)
     task = multi_label.MultiLabelTask("multi_label", row, TextInput(None, 8, SIZES))
     gold = np.array([[1, 1, 0], [0, 1, 1], [0, 0, 1], [0, 0, 0]])
     scores = np.array([[0.9, 0.8, 0.1], [0.2, 0.7, 0.05], [0.1, 0.65, 0.6], [0.1, 0.1, 0.1]])

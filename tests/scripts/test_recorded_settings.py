@@ -284,6 +284,13 @@ def test_a_resumed_training_keeps_its_text(trained, parts, run_main, tmp_path):
     assert RunDirectory(str(out)).settings.text == SCRIPTS["classifier"][2]
 
 
+def test_lengths_that_a_resumed_training_does_not_repeat_are_its_own(trained, run_main, tmp_path):
+    out = shutil.copytree(trained("race"), tmp_path / "out")
+    given = {"max_seq_length": 48, "train_step": 2, "warmup_step": 0, "do_eval": False}
+    run_main(run_race, output_dir=out, data_dir=GLUE, **SHARED | given)
+    assert RunDirectory(str(out)).settings.text["max_qa_length"] == 12
+
+
 @pytest.mark.long
 def test_a_resumed_training_keeps_its_length_buckets(run_main, tmp_path):
     tiny.write_release(tmp_path)

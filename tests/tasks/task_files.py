@@ -3,6 +3,7 @@
 
 import tensorflow as tf
 
+from albert_tf import options
 from albert_tf.tasks import classification, glue
 from albert_tf.tasks.base import TextInput
 from tests import SIZES
@@ -25,14 +26,20 @@ def task_of(row, tokenizer=None, max_seq_length=8, kind=classification.Classific
     return kind("any", row, TextInput(tokenizer, max_seq_length, SIZES), **given)
 
 
+def row_of(text, label, labels=None, **given):
+    """The row of a user's own files, of the columns of texts and labels."""
+    options_of_row = {"text_column": text, "label_column": label, "labels": labels, **given}
+    return glue.tsv_task(options.ClassifierData(**options_of_row))
+
+
 def read_own(folder, tokenizer, *files, **given):
     """Writes files, each (name, *lines), and reads the last one: (task, Examples, counts).
 
-    `given` are arguments of `glue.tsv_task`, in place of those for columns named text and label.
+    `given` are options, in place of those for columns named text and label.
     """
     for name, *lines in files:
         write(folder, name, *lines)
-    task = glue.tsv_task(**NAMED | given, data_dir=str(folder))
+    task = glue.tsv_task(options.ClassifierData(**NAMED | given, data_dir=str(folder)))
     split = files[-1][0].partition(".")[0]
     return task, *glue.read_examples(task, str(folder), split, tokenizer)
 

@@ -20,7 +20,7 @@ FOUND = np.array([0, 0, 0, 1, 1, 0])
 
 
 def task_of(labels=LABELS, **given):
-    return task_files.task_of(glue.tsv_task("text", None, "label", labels, **given))
+    return task_files.task_of(task_files.row_of("text", "label", labels, **given))
 
 
 def test_metrics_of_each_class():
@@ -63,7 +63,7 @@ def test_the_specimen_of_a_task_has_its_metrics(kind, row, names):
     else:
         kinds = {"multi_label": multi_label.MultiLabelTask}
         task = kinds.get(kind, classification.ClassificationTask)(
-            kind, glue.tsv_task("text", None, "label", **row), text
+            kind, task_files.row_of("text", "label", **row), text
         )
     assert names <= task.metrics(*task.specimen(), 1).keys()
 

@@ -12,7 +12,7 @@ from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training.splits_and_results import Split
 from tests import GOLDEN, read_arrays, tiny
 from tests.errors import refuses
-from tests.tasks.task_files import examples_in, task_of, write
+from tests.tasks.task_files import examples_in, row_of, task_of, write
 
 DATA = tiny.GLUE_DATA
 EXAMPLES = json.loads((GOLDEN / "finetune" / "glue_examples.json").read_text(encoding="utf-8"))
@@ -124,11 +124,6 @@ def test_the_diagnostic_set_has_no_training_file(tokenizer):
     assert glue.TASKS["ax"].labels == glue.TASKS["mnli"].labels
     with refuses("diagnostic ... train ... --task_name"):
         read("ax", DATA, "train", tokenizer)
-
-
-def test_max_seq_length_too_short(tokenizer):
-    with refuses("--max_seq_length=4 ... 5"):
-        features([], glue.TASKS["cola"], tokenizer, 4)
 
 
 # --- Bad input ---
@@ -374,7 +369,7 @@ def test_metrics_of_another_label_column_or_of_corrected_labels_are_others(
 ):
     def evaluated_on(label, content):
         (tmp_path / "dev.tsv").write_text(content)
-        row = glue.tsv_task("t", None, label, ["0", "1"], False, "")
+        row = row_of("t", label, ["0", "1"])
         data = classification.GlueData(task_of(row), str(tmp_path), "", "", row=row)
         return data.evaluated_on()
 

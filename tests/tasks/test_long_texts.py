@@ -14,7 +14,6 @@ from albert_tf.cli import predict
 from albert_tf.config import AlbertConfig
 from albert_tf.model import heads
 from albert_tf.publish.graph_tokenization import GraphTokenizer
-from albert_tf.tasks import glue
 from tests import tiny
 from tests.errors import assert_names, refuses
 from tests.tasks import task_files
@@ -23,7 +22,7 @@ TEXTS = ["", "a", "one two three four five six seven", "the man went to the stat
 
 
 def task_of(tokenizer, mode, pair=None, windows=3, length=8):
-    row = glue.tsv_task("0", pair, "2", ["x", "y"])
+    row = task_files.row_of("0", "2", ["x", "y"], text_pair_column=pair)
     cut = {"long_texts": mode, "max_windows": windows}
     return task_files.task_of(row, tokenizer, length, **cut)
 

@@ -19,7 +19,7 @@ from albert_tf.tasks.glue import Example
 from albert_tf.training.splits_and_results import Split
 from tests import tiny
 from tests.errors import assert_names, assert_says, refuses
-from tests.tasks.task_files import NUMBERED, read_own, task_of, write
+from tests.tasks.task_files import NUMBERED, read_own, row_of, task_of, write
 
 # --- Order and spelling of labels ---
 
@@ -714,7 +714,7 @@ def test_the_training_file_tells_the_form_of_labels(train, dev, known, read, tmp
     ],
 )
 def test_scores_that_hardly_differ_are_a_warning(scores, labels, warns):
-    task = task_of(glue.tsv_task("0", None, "1", regression=True))
+    task = task_of(row_of("0", "1", regression=True))
     split = Split({"label_ids": np.array(labels, np.float32)}, None)
     found = task.warning(split, {"logits": np.array(scores, np.float32)[:, np.newaxis]})
     assert (found is not None) == warns
@@ -732,7 +732,7 @@ def test_scores_that_hardly_differ_are_a_warning(scores, labels, warns):
     ],
 )
 def test_the_same_labels_for_all_texts_are_a_warning(logits, gold, what, tmp_path):
-    row = glue.tsv_task("0", None, "1", ["x", "y"], multi_label=True)
+    row = row_of("0", "1", ["x", "y"], multi_label=True)
     task = task_of(row, kind=multi_label.MultiLabelTask, directory=str(tmp_path))
     split = Split({"label_ids": np.array(gold)}, None)
     found = task.warning(split, {"logits": np.array(logits, np.float32)})
@@ -742,7 +742,7 @@ def test_the_same_labels_for_all_texts_are_a_warning(logits, gold, what, tmp_pat
 
 def test_scores_are_standardised_in_training(tmp_path):
     write(tmp_path, "train.tsv", *(f"text {label}\t{label}" for label in (100, 300)))
-    row = glue.tsv_task("0", None, "1", regression=True)
+    row = row_of("0", "1", regression=True)
     scale = (200.0,), (100.0,)
     assert glue.label_scale(row, str(tmp_path)) == scale
     plain, task = task_of(row), task_of(row, scale=scale)

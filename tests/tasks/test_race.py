@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from albert_tf import options
 from albert_tf.checkpoints import run_directory
 from albert_tf.config import AlbertConfig
 from albert_tf.records import schemas
@@ -432,13 +431,6 @@ def test_what_is_cut(tokenizer):
     assert len(second) > 4
     sequence = [2, *first[:9], 3, *second[-4:], 3]
     assert arrays["input_ids"][0, 3].tolist() == (sequence + [0] * 16)[:16]
-
-
-@pytest.mark.parametrize(("max_seq_length", "max_qa_length"), [(64, 0), (64, 61), (128, 128)])
-def test_lengths_that_do_not_go_together(max_seq_length, max_qa_length, tokenizer):
-    with refuses(f"--max_qa_length={max_qa_length} ... 1 ... {max_seq_length - 4}"):
-        features([], tokenizer, max_seq_length, max_qa_length)
-    options.check_race_lengths(max_seq_length, max_seq_length - 4)
 
 
 # --- Metrics and answers ---

@@ -13,7 +13,7 @@ import itertools
 
 import numpy as np
 
-from albert_tf import files, options
+from albert_tf import files
 from albert_tf.errors import UserError
 from albert_tf.tasks.squad.alignment import UNLINKED, align, convert_positions
 from albert_tf.text.sequences import NUM_SPECIALS, pack_segments
@@ -46,9 +46,6 @@ class WindowSettings:
         max_seq_length: int, pieces of a sequence.
         doc_stride: int, pieces from one window of a paragraph to the next.
         max_query_length: int, longest question in pieces; the rest is cut off.
-
-    Raises:
-        UserError: no window fits.
     """
 
     max_seq_length: int = 384
@@ -56,7 +53,7 @@ class WindowSettings:
     max_query_length: int = 64
 
     def __post_init__(self):
-        options.check_windows(self.max_seq_length, self.doc_stride)
+        assert 0 < self.doc_stride <= self.max_seq_length - NUM_SPECIALS
 
 
 @dataclasses.dataclass(frozen=True)
