@@ -107,13 +107,13 @@ def describe(path):
         f"{max(guessed['hidden_size'] // 64, 1)} (a guess: 64 features a head), and the number of "
         "layers",
         f"heads: {', '.join(parts) or 'none'}",
-        *_check_directory(found),
+        *_lines_of_directory(found),
         "can be loaded to fine-tune on any task (--init_checkpoint)",
         *(f"can be loaded to {use}" for head, use in _USES.items() if head in parts),
     ]
 
 
-def _check_directory(found):
+def _lines_of_directory(found):
     """Checks config and vocabulary of a checkpoint, and describes them: list of str, lines."""
     if not (found.config_file() or found.is_module or found.settings):
         return ["config: none next to it"]

@@ -81,7 +81,7 @@ def main(given):
         decomposes=given.strip_accents or has_table,
         casing_language=given.casing_language,
     )
-    symbols = sentencepiece_training.check_symbols(settings.user_defined_symbols, cleaning)
+    symbols = sentencepiece_training.symbols_in_text(settings.user_defined_symbols, cleaning)
     settings = dataclasses.replace(settings, user_defined_symbols=symbols)
     form = given.values_of(text_files.Format)
     input_files = files.expand_patterns(given.input_file, "input_file")

@@ -160,8 +160,8 @@ def unknown_characters(model, characters):
     )
 
 
-def check_symbols(symbols, clean_up):
-    """Checks that symbols can be found in text, and returns them as they stand there: list of str.
+def symbols_in_text(symbols, clean_up):
+    """Symbols as they stand in text, if they can be found there: list of str.
 
     The same symbol may be written with composed or with decomposed letters.
 

@@ -104,13 +104,13 @@ def _find_inputs(config, options):
         print("Evaluating on files of the training: give held-out ones as --eval_input_file.")
     if not options.do_train:
         paths = eval_paths
-    source = _checked_source(config, options, paths, may_be_masked=not options.do_train)
+    source = _source_of(config, options, paths, may_be_masked=not options.do_train)
     if not options.do_eval or eval_paths == paths:
         return source, source
-    return source, _checked_source(config, options, eval_paths, may_be_masked=True)
+    return source, _source_of(config, options, eval_paths, may_be_masked=True)
 
 
-def _checked_source(config, options, paths, *, may_be_masked):
+def _source_of(config, options, paths, *, may_be_masked):
     """The _Source of some files.
 
     Args:

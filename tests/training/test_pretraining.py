@@ -33,7 +33,7 @@ def records(tmp_path):
 def checked(records, may_be_masked=False):
     options = types.SimpleNamespace(max_seq_length=24, max_predictions_per_seq=4, masking=None)
     config = AlbertConfig(30000)
-    return pretraining._checked_source(config, options, records, may_be_masked=may_be_masked)
+    return pretraining._source_of(config, options, records, may_be_masked=may_be_masked)
 
 
 def test_each_file_is_opened_once_at_the_start(records, monkeypatch):
