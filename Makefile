@@ -53,10 +53,12 @@ setup: $(READY)
 
 # An environment that is there keeps its Python.
 $(READY): $(REQUIREMENTS) requirements-library.txt requirements-dev.txt
-	@test -x $(VENV)/bin/python || $(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= \
+	@test -x $(VENV)/bin/pip || $(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= \
 	sys.version_info < (3, 14) and "Python 3.11, 3.12 or 3.13 is needed, this is " \
 	+ sys.version.split()[0] + ". Name one: make PYTHON=/path/to/python3.13")'
-	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
+	@test -x $(VENV)/bin/pip || $(PYTHON) -c 'import ensurepip' 2> /dev/null || \
+	{ echo "$(PYTHON) lacks venv: on Debian and Ubuntu, install python3-venv" >&2; exit 1; }
+	test -x $(VENV)/bin/pip || $(PYTHON) -m venv --clear $(VENV)
 	@echo "Installing the requirements takes some minutes."
 	$(VENV)/bin/python -m pip install --quiet -r $(REQUIREMENTS) -r requirements-dev.txt
 	@touch $@
@@ -186,6 +188,7 @@ $(DATA)/%.tfrecord: $(DATA)/%.txt $(DATA)/spm.model create_pretraining_data.py |
 
 $(MODEL)/.trained: $(DATA)/train.tfrecord $(DATA)/heldout.tfrecord \
   demo/albert_config.json run_pretraining.py | $(READY)
+	@if test -e $@; then rm -rf $(MODEL); fi  # it was trained on other data
 	$(RUN) run_pretraining.py --do_train --do_eval \
 	  --albert_config_file=demo/albert_config.json --output_dir=$(MODEL) \
 	  --input_file=$(DATA)/train.tfrecord --eval_input_file=$(DATA)/heldout.tfrecord \
@@ -203,7 +206,7 @@ $(MODEL)/summary.txt: $(MODEL)/.trained demo/show_model.py | $(READY)
 	$(RUN) -m demo.show_model --run_dir=$(MODEL) --spm_model_file=$(DATA)/spm.model \
 	  --summary_file=$@ > /dev/null
 
-PACKAGES := $(DEMO_DIR)/packages
+PACKAGES := $(DEMO_DIR)/packages-$(DEMO_FINETUNE_STEPS)-steps
 PACKAGES_TASK := --task_name=tsv --data_dir=$(DATA)/packages --text_column=text \
   --label_column=package --init_checkpoint=english-small --output_dir=$(PACKAGES)
 
@@ -217,5 +220,6 @@ demo-finetune: $(DATA)/train.txt
 	$(RUN) predict.py --saved_model=$(PACKAGES)/export --text="Draw the axes and the legend."
 
 clean:
-	rm -rf $(DEMO_DIR) .coverage* .pytest_cache .ruff_cache .mypy_cache .hypothesis
-	find albert_tf demo tests -name __pycache__ -prune -exec rm -rf {} +
+	rm -rf $(DEMO_DIR) output/site build *.egg-info
+	rm -rf .coverage* .pytest_cache .ruff_cache .mypy_cache .hypothesis .import_linter_cache
+	find . -path './.venv*' -prune -o -name __pycache__ -prune -exec rm -rf {} +

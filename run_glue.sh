@@ -115,8 +115,9 @@ run_task() {
 [[ "$STEPS_DIVISOR" =~ ^[1-9][0-9]*$ ]] || fail "STEPS_DIVISOR=$STEPS_DIVISOR: a whole number"
 RATE_DIVISOR="$(row "$RATES" "$SIZE" | xargs)"
 [[ -n "$RATE_DIVISOR" ]] || fail "SIZE=$SIZE: must be base, large, xlarge or xxlarge"
-mapfile -t MODEL <<< "$(model_flags)"
-[[ -n "${MODEL[0]}" ]] || fail "set ALBERT_DIR or ALBERT_HUB to the model's directory"
+MODEL=()
+while IFS= read -r line; do [[ -z "$line" ]] || MODEL+=("$line"); done <<< "$(model_flags)"
+((${#MODEL[@]})) || fail "set ALBERT_DIR or ALBERT_HUB to the model's directory"
 CHOSEN="$(choose_tasks)"
 [[ -n "$CHOSEN" ]] || fail "no task has data in GLUE_DIR=$GLUE_DIR"
 
@@ -129,7 +130,7 @@ for task in $CHOSEN; do
 done
 
 echo "=== Best checkpoints: step, and value of the task's metric ==="
-for task in "${DONE[@]}"; do
+for task in ${DONE[@]+"${DONE[@]}"}; do
   [[ "$OUTPUT_DIR" == *://* ]] || awk -F: -v task="$task" '{ print task, $2, $3 }' \
     "$OUTPUT_DIR/$task/best_trial.txt"
 done

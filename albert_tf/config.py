@@ -117,6 +117,8 @@ class AlbertConfig:
                 f"and at most {_MOST_BLOCKS} and {_MOST_PARAMETERS:,} are possible. Check "
                 f"{', '.join(f'{key}={value}' for key, value in sizes.items())}"
             )
+        if self.hidden_act is None:  # in the original, null means "no activation"
+            object.__setattr__(self, "hidden_act", "")
         if not isinstance(self.hidden_act, str) or self.hidden_act.lower() not in ACTIVATIONS:
             raise UserError(
                 f"hidden_act must be one of {', '.join(a for a in ACTIVATIONS if a)}. "

@@ -9,7 +9,7 @@
 set -euo pipefail
 
 PYTHON=${PYTHON:-.venv/bin/python}
-DATA=${DATA:-../shared/data} # glue/, race/, squad/, spm/30k-clean.model
+DATA=${DATA:?"the directory with glue/, race/, squad/ and spm/30k-clean.model"}
 MODEL=${MODEL:-output/books/model}
 OUTPUT_DIR=${OUTPUT_DIR:-output/finetuned} # another one for another SEED (1 by default)
 CONFIG=experiments/books_config.json

@@ -17,15 +17,14 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from albert_tf import files
-from albert_tf.records import input_pipeline, schemas
+from albert_tf.records import input_pipeline, record_files, schemas
 
 
 def masked_pieces(pattern, flag, max_predictions_per_seq):
     """Ids of all masked pieces of the files that match, int array [n]."""
     full = schemas.pretraining_schema(1, max_predictions_per_seq)
     schema = {name: full[name] for name in ("masked_lm_ids", "masked_lm_weights")}
-    paths = files.expand_patterns(pattern, flag)
+    paths = record_files.expand_patterns(pattern, flag)
     batches = input_pipeline.eval_dataset(paths, schema, 4096).as_numpy_iterator()
     return np.concatenate([b["masked_lm_ids"][b["masked_lm_weights"] > 0] for b in batches])
 

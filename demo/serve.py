@@ -9,6 +9,7 @@ objects with `text`, and answers with vectors; a model that is not fine-tuned ha
 """
 
 import argparse
+import contextlib
 import http.server
 import json
 import os
@@ -153,15 +154,21 @@ def main():
                 work(server, arguments.model)
             except UserError as error:
                 print(f"serve: error: {error}", file=sys.stderr)
+            except KeyboardInterrupt:
+                pass
             os._exit(1)
         children.append(child)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
-        os.wait()
+        ended, _ = os.wait()
+        children.remove(ended)
         sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)
     finally:
         for child in children:
-            os.kill(child, signal.SIGTERM)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, signal.SIGTERM)
 
 
 if __name__ == "__main__":

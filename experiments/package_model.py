@@ -30,6 +30,7 @@ from albert_tf.api import minimal_pairs
 from albert_tf.checkpoints import run_directory, source
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError, exit_code
+from albert_tf.records import record_files
 
 ROOT = Path(__file__).resolve().parents[1]
 SAMPLE = ROOT / "experiments" / "sample"
@@ -86,7 +87,7 @@ def heldout_metrics(checkpoint, config_file, flags, directory):
         dict of metric -> float.
     """
     found = []
-    paths = files.expand_patterns(flags["eval_input_file"], "eval_input_file")
+    paths = record_files.expand_patterns(flags["eval_input_file"], "eval_input_file")
     for number, path in enumerate(paths):
         output = os.path.join(directory, str(number))
         run_script(

@@ -301,7 +301,9 @@ def _carry_out_command(words, what):
 def _run(words):
     """Runs a script; returns its exit code, or STOPPED once it has saved its state on a signal."""
     # In a group of its own, so that a signal reaches it once: a second one interrupts its saving.
-    process = subprocess.Popen([sys.executable, *words], process_group=0)
+    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = os.environ | {"PYTHONPATH": path}  # for modules, from any directory
+    process = subprocess.Popen([sys.executable, *words], env=environment, process_group=0)
     stopped = False
 
     def stop(number, _):

@@ -397,12 +397,12 @@ class BestState(NamedTuple):
         """Whether the value of another step is better; nan never is.
 
         An untrained model can have a high value by chance, so any trained one replaces it. Among
-        equal values the later one is better, since it was trained for longer.
+        equal values the earlier one stays, as in the original.
         """
         if self.best_step < 0:
             better = value > self.best
         else:
-            better = step > 0 and (self.best_step == 0 or value >= self.best)
+            better = step > 0 and (self.best_step == 0 or value > self.best)
         return better and math.isfinite(value)
 
 

@@ -174,8 +174,13 @@ def with_class_weights(objective, class_weights):
 
 
 def regression_terms(features, outputs):
-    """Squared error of each example, the mean over scores: logits and label_ids float32 [B, K]."""
-    errors = tf.math.squared_difference(outputs["logits"], features["label_ids"])
+    """Squared error of each example, the mean over scores.
+
+    logits float32 [B, K], label_ids float32 [B, K] or, with K = 1, [B].
+    """
+    logits = outputs["logits"]
+    labels = tf.reshape(features["label_ids"], tf.shape(logits))
+    errors = tf.math.squared_difference(logits, labels)
     errors = tf.reduce_mean(errors, axis=1)
     return {"eval_loss": (errors, tf.ones_like(errors))}
 

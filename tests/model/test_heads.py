@@ -302,9 +302,11 @@ def test_losses_and_gradients_are_the_originals(name):
     np.testing.assert_allclose(norm, golden["__global_norm_dense"], rtol=1e-5)
 
 
-def test_regression_terms():
-    predicted, labels = np.float32([[0.5], [-1.0], [4.0]]), np.float32([[0.0], [3.0], [4.25]])
-    terms = objectives.regression_terms({"label_ids": labels}, {"logits": predicted})
+@pytest.mark.parametrize("shape", [[3, 1], [3]])
+def test_regression_terms(shape):
+    predicted, labels = np.float32([[0.5], [-1.0], [4.0]]), np.float32([0.0, 3.0, 4.25])
+    features = {"label_ids": labels.reshape(shape)}
+    terms = objectives.regression_terms(features, {"logits": predicted})
     assert terms.keys() == {"eval_loss"}
     losses, weights = terms["eval_loss"]
     np.testing.assert_allclose(losses, [0.25, 16.0, 0.0625])

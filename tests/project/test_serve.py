@@ -133,6 +133,24 @@ def test_content_that_is_not_read(length, status, ask):
     assert ask("one", "/predict", b"", **{"Content-Length": length})[0] == status
 
 
+def test_when_a_process_ends_the_others_end_too(tmp_path):
+    code = f"""
+import os, sys, time
+from demo import serve
+
+def work(server, path):
+    try:
+        os.mkdir(path)  # the first one ends
+    except FileExistsError:
+        time.sleep(100)
+
+serve.work, sys.argv = work, ["serve", "--model={tmp_path}/one", "--port=0", "--workers=3"]
+serve.main()
+"""
+    done = run_python("-c", code, timeout=60)  # the output is closed when all have ended
+    assert (done.returncode, done.stdout) == (1, "") and "Traceback" not in done.stderr
+
+
 @pytest.mark.long
 def test_processes_share_a_port(tmp_path):
     port = free_addresses(1)[0].partition(":")[2]

@@ -65,7 +65,7 @@ def test_blocks_of_eval_results(first_run):
         assert metrics["global_step"] == step and metrics["best"] == best
         assert lines[len(METRICS)] == f"best = {'-1' if step == 0 else best}"
         copies = lines[len(METRICS) + 1 :]
-        if metrics["eval_accuracy"] >= best or step == 1:  # the first that is trained
+        if metrics["eval_accuracy"] > best or step == 1:  # the first that is trained
             best = metrics["eval_accuracy"]
             parts = ("data-00000-of-00001", "index")
             assert copies == [

@@ -159,7 +159,7 @@ def check_blocks(directory, names):
         assert keys == sorted({*names, "global_step"})
         values.append(values_of(block)["f1"])
         saved = [line for line in lines if line.startswith("saved")]
-        is_best = values[-1] >= best or len(values) == 2  # the first that is trained
+        is_best = values[-1] > best or len(values) == 2  # the first that is trained
         assert bool(saved) == is_best
         best = values[-1] if is_best else best
         assert lines[len(keys) :] == [*saved, f"best f1 = {best}"]

@@ -363,12 +363,12 @@ def test_the_best_is_kept_and_everything_is_written_down(tmp_path):
     [
         ([(0, 0.9), (1, 0.5)], (1, 0.5)),  # a lucky untrained model
         ([(0, 0.5), (1, 0.5), (2, 0.4)], (1, 0.5)),
-        ([(1, 0.5), (2, 0.5), (3, 0.4)], (2, 0.5)),  # the later of a tie
+        ([(1, 0.5), (2, 0.5), (3, 0.4)], (1, 0.5)),  # the earlier of a tie
         ([(0, 0.9), (1, float("nan"))], (0, 0.9)),  # nothing else has a metric
         ([(0, 0.9)], (0, 0.9)),
     ],
 )
-def test_trained_models_and_later_ones_go_first(rows, best, tmp_path):
+def test_trained_models_and_the_earlier_of_a_tie_go_first(rows, best, tmp_path):
     for step, value in rows:
         record(tmp_path, step, value)
     assert RunDirectory(str(tmp_path)).results[1:] == best
