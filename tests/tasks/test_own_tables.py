@@ -14,7 +14,7 @@ import run_classifier
 from albert_tf.checkpoints import run_directory
 from albert_tf.cli import predict
 from albert_tf.config import AlbertConfig
-from albert_tf.tasks import glue, known, label_lists, multi_label, ner, tables
+from albert_tf.tasks import glue, known, label_lists, multi_label, ner, split_files, tables
 from albert_tf.tasks.glue import Example
 from albert_tf.training.splits_and_results import Split
 from tests import tiny
@@ -425,7 +425,7 @@ def test_blank_rows_keep_their_place_in_the_test_file(header, tokenizer, tmp_pat
 
 def test_rows_stay_in_place_below_a_header_of_numbers(tmp_path, tokenizer):
     lines = "0,1", "bad,0", "good,1", "dull,0"
-    for split in glue.SPLITS:
+    for split in split_files.SPLITS:
         _, examples, _ = read_own(tmp_path, tokenizer, (f"{split}.csv", *lines), **NUMBERED)
         assert [example.text_a for example in examples] == ["bad", "good", "dull"]
     assert [example.guid for example in examples] == ["0", "1", "2"]
@@ -788,7 +788,7 @@ def test_several_scores(tmp_path, tokenizer):
 @pytest.mark.long
 @pytest.mark.parametrize("columns", ["1", "1,2"])
 def test_scores_have_their_own_units_everywhere(columns, run_main, tmp_path):
-    for split in glue.SPLITS:
+    for split in split_files.SPLITS:
         rows = (f"the man number {i}\t{1000 * i}\t{2000 * i}" for i in range(8))
         write(tmp_path, f"{split}.tsv", *rows)
     own = {"task_name": "tsv", "label_column": columns, "regression": True, "data_dir": tmp_path}
