@@ -244,7 +244,9 @@ class DataSet:
     record_files: dict = dataclasses.field(default_factory=dict)
     suffix: str = ""
 
-    notes: ClassVar[dict] = {}  # key of counts -> message, formatted with the count
+    # Key of counts -> message, formatted with the count and all counts.
+    notes: ClassVar[dict] = {}
+    warnings: ClassVar[dict] = {}
     unit = "examples"  # what is counted in messages
     labels_of_test = None  # name of the labels that a test file may have, to score predictions
 
@@ -410,9 +412,10 @@ class DataSet:
 
     def _say(self, split, counts):
         """Prints the oddities of a split, whether it was read now or earlier."""
-        for name, note in self.notes.items():
+        for name, note in (self.notes | self.warnings).items():
             if counts[name]:
-                print(f"{split}: {note.format(counts[name])}")
+                start = "Warning: " * (name in self.warnings)
+                print(f"{start}{split}: {note.format(counts[name], counts)}")
 
     # --- Prediction ---
 

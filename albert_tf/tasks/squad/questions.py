@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The questions of a SQuAD file. Needs no TensorFlow."""
 
+import collections
 import dataclasses
 import random
 import re
@@ -266,48 +267,24 @@ def count_unlabelled(examples, version_2):
     )
 
 
-def report_oddities(examples, path):
-    """Prints oddities of questions; the questions are still used, as in the original.
+def oddities(examples):
+    """Counts of what is odd in questions, which are still used, as in the original: Counter.
 
     Args:
         examples: list of SquadExample.
-        path: str, their file.
     """
-    silent = [example for example in examples if not example.question_text.strip()]
-    if silent:
-        print(f"{path}: {len(silent)} questions have no text (the first is {silent[0].qas_id})")
-    taught = [example for example in examples if example.orig_answer_text]
-    several = sum(len(example.answers) > 1 for example in taught)
-    if several:
-        print(
-            f"{path}: {several} of {len(examples)} questions have several answers: training takes "
-            "the first one"
-        )
-    contradicting = sum(example.is_impossible and bool(example.answers) for example in examples)
-    if contradicting:
-        print(
-            f"Warning: {path}: {contradicting} of {len(examples)} questions are impossible and "
-            "have answers: they are trained to have none"
-        )
-    searched = [example.places for example in taught if example.places]
-    if searched:
-        several = sum(places > 1 for places in searched)
-        print(
-            f"{path}: {len(searched)} of {len(examples)} questions have no answer_start: training "
-            "takes the first place of the answer's text in the context, where it is a whole word "
-            f"if possible; {several} of these answers occur several times"
-        )
-    astray = [
-        e for e in taught if not e.paragraph_text.startswith(e.orig_answer_text, e.start_position)
-    ]
-    if astray:
-        elsewhere = sum(e.orig_answer_text in e.paragraph_text for e in astray)
-        print(
-            f"Warning: {path}: answer_start of {len(astray)} of {len(examples)} questions does not "
-            f"point at the answer's text (the first is {astray[0].qas_id}); {elsewhere} of these "
-            "answers occur elsewhere in their context. Training takes the characters at "
-            "answer_start: correct the file"
-        )
+    counts = collections.Counter()
+    for example in examples:
+        text, answer = example.paragraph_text, example.orig_answer_text
+        is_astray = bool(answer) and not text.startswith(answer, example.start_position)
+        counts["silent"] += not example.question_text.strip()
+        counts["several"] += bool(answer) and len(example.answers) > 1
+        counts["contradicting"] += example.is_impossible and bool(example.answers)
+        counts["searched"] += example.places > 0
+        counts["ambiguous"] += example.places > 1
+        counts["astray"] += is_astray
+        counts["elsewhere"] += is_astray and answer in text
+    return counts
 
 
 def _answer_to_learn(qa, answers, context, where):
