@@ -23,8 +23,8 @@ from albert_tf.training.splits_and_results import Evaluation, Predicted, RecordF
 
 _NUMBER = re.compile(r"\d*\.?\d+(e-?\d+)?")
 NOT_LEARNT = (
-    "the model has probably not learnt; train for longer, or try a lower --learning_rate or "
-    "another --seed"
+    "the model has probably not learnt; train for longer, or try a lower --learning_rate, a longer "
+    "--warmup_step or another --seed"
 )
 _TOGETHER = 1000  # examples whose features are in memory at a time
 
@@ -162,20 +162,11 @@ class Task:
         return outputs["logits"]
 
     def warning(self, split, outputs):
-        """A sign of failed training: str or None.
-
-        A model that has not learnt gives all examples the same class.
-        """
+        """A sign of failed training: str or None."""
         if self.labels is None:
             return None
-        found = classes(self.logits(split, outputs))
-        if len(found) < 2 or np.any(found != found[0]):
-            return None
-        return (
-            f"all {len(found)} {self.classified} are predicted to be {self.labels[found[0]]!r}: "
-            "the model has probably not learnt; try a lower --learning_rate, a longer "
-            "--warmup_step or another --seed"
-        )
+        found = [self.labels[id_] for id_ in classes(self.logits(split, outputs))]
+        return collapsed(f"{self.classified} are predicted to be", found)
 
     def target(self, row):
         """The label of an example, from its features: str."""
@@ -483,6 +474,19 @@ class DataSet:
             evaluation.report_predictions(self.output_dir, metrics, member.step)
         else:
             print(f"The test set has no {self.labels_of_test}, so there are no metrics.")
+
+
+def collapsed(what, found, gold=()):
+    """A warning that a model gives all examples the same, as one that has not learnt does; or None.
+
+    Args:
+        what: str, what the examples get, for the message.
+        found: list of str, the predictions.
+        gold: list of what is right, which may be the same for all too; empty if it is unknown.
+    """
+    if len(found) < 2 or len({*found}) > 1 or (gold and len({*gold}) < 2):
+        return None
+    return f"all {len(found)} {what} {found[0][:60]!r}: {NOT_LEARNT}"
 
 
 def say_threshold(name, before, now, kept=False):

@@ -307,20 +307,6 @@ class SquadV2Task(SquadTask):
 VERSIONS = (SquadTask, SquadV2Task)
 
 
-def _constant(texts, gold):
-    """A warning if all answers of a model are the same, and the right ones are not: str or None.
-
-    Args:
-        texts: dict from id to str.
-        gold: dict from id to tuple of str.
-    """
-    if len(texts) < 2 or len({*texts.values()}) > 1 or len({*gold.values()}) < 2:
-        return None
-    text = next(iter(texts.values()))
-    what = f"the answer {text[:60]!r}" if text else "no answer"
-    return f"all {len(texts)} questions get {what}: {base.NOT_LEARNT}"
-
-
 def _gold(examples):
     return {example.qas_id: example.answers for example in examples}
 
@@ -490,7 +476,8 @@ class SquadData(base.DataSet):
             self._write_answers(predictions, metrics.get(THRESHOLD))
             self._keep_threshold(predictions, metrics, is_best=True)
 
-        warning = _constant(predictions.texts(metrics.get(THRESHOLD)), _gold(self.examples))
+        texts, gold = predictions.texts(metrics.get(THRESHOLD)), _gold(self.examples)
+        warning = base.collapsed("questions get the answer", [*texts.values()], [*gold.values()])
         return Evaluation(metrics, (warning,), keep)
 
     def write_predictions(self, splits, members, batch_size):

@@ -265,22 +265,3 @@ def test_no_answer_at_cls(cls, answer):
 def test_which_models_are_read_at_cls():
     assert squad.is_read_at_cls(["a/model.safetensors"])
     assert not squad.is_read_at_cls(["a/model.ckpt-best"]) and not squad.is_read_at_cls([])
-
-
-# --- Signs of failed training ---
-
-
-@pytest.mark.parametrize(
-    ("texts", "gold", "what"),
-    [
-        (["a", "a"], [("a",), ("b",)], "'a'"),
-        (["", ""], [("a",), ()], "2"),
-        (["", ""], [(), ()], None),
-        (["a", ""], [("a",), ("b",)], None),
-        (["a"], [("b",)], None),
-    ],
-)
-def test_the_same_answer_to_all_questions_is_a_warning(texts, gold, what):
-    found = squad._constant(dict(enumerate(texts)), dict(enumerate(gold)))
-    assert (found is None) == (what is None)
-    assert what is None or what in found
