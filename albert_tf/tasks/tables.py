@@ -401,7 +401,7 @@ def _rows_of(path, columns, delimiter, quoted_tabs):
         raise UserError(f"{path} is empty; it needs one example per line")
     form, content = _prepared(content, path, columns, delimiter, quoted_tabs)
     lines = [line + b"\n" for line in content.removesuffix(b"\n").split(b"\n")]
-    table = [*rows(lines, path, form)] if form.separator else _objects(content, lines, path)
+    table = [*rows(lines, path, form)] if form.separator else _objects(content, path)
     if not table:
         raise UserError(f"{path} holds no example")
     cells = table[0][1]
@@ -479,9 +479,9 @@ def number_of(column, header, path, form=None):
     return header.index(column)
 
 
-def _objects(content, lines, path):
+def _objects(content, path):
     """A table of JSON objects, one a line or in a list, as `rows`; their keys are its header."""
-    found = [(n, flat(row or {})) for n, row in _numbered_objects(content, lines, path)]
+    found = [(n, flat(row or {})) for n, row in objects(content, path)]
     keys = [*dict.fromkeys(key for _, row in found for key in row)]
     table = [(n, [cell(row.get(key)) for key in keys] if row else []) for n, row in found]
     return [(0, keys), *table]
@@ -499,23 +499,40 @@ def json_lines(content, path):
     """
     if not (_is_json(content, path) and _is_one_value(content)):
         return None
-    found = _numbered_objects(content, [], path)
+    found = objects(content, path)
     texts = (json.dumps(row, ensure_ascii=False) if row else "" for _, row in found)
     return [text.encode() + b"\n" for text in texts]
 
 
-def _numbered_objects(content, lines, path):
-    """Yields (number of the line, dict or None) of the JSON objects of a file."""
-    is_line = path.endswith(".jsonl") and len(lines) == 1 and content[:1] == b"{"
+def objects(content, path, row_keys=frozenset()):
+    """Yields the JSON objects of a file that are its rows, whichever way they are written.
+
+    They stand on a line each, in a list, as a list in an object, or in any form in which pandas
+    writes a table.
+
+    Args:
+        content: bytes.
+        path: str; if its name ends in .jsonl, one line is one row.
+        row_keys: set of str; an object with one of them is a row, or a table of columns, whatever
+            lists it has.
+
+    Yields:
+        (number of the line or row from 1, dict; None for a blank line or null).
+
+    Raises:
+        UserError: the file is not JSON, a row is no object, or several lists may be the rows.
+    """
+    lines = content.removesuffix(b"\n").split(b"\n")
+    is_line = path.endswith(".jsonl") and len(lines) == 1 and content[:1] == b"{" and not row_keys
     if _is_one_value(content) and not is_line:
         whole = parse_json(content, path)
-        found = whole if isinstance(whole, list) else _rows_of_object(whole, path)
+        found = _rows_of_object(whole, path, row_keys) if isinstance(whole, dict) else whole
     else:
         found = [
             parse_json(line, f"{path}, line {n}") if line.strip() else None
             for n, line in enumerate(lines, start=1)
         ]
-    for number, row in enumerate(found, start=1):
+    for number, row in enumerate(found if isinstance(found, list) else [found], start=1):
         if not isinstance(row, dict | None):
             raise UserError(
                 f"{path}, line {number}: a JSON object with the columns is expected. Received: "
@@ -539,17 +556,14 @@ def _is_one_value(content):
     return first.startswith(b"[") or not rest or not first.rstrip().endswith(b"}")
 
 
-def _rows_of_object(found, path):
-    """The rows of one object: its list of objects, or any form in which pandas writes a table.
-
-    Raises:
-        UserError: several of its lists may be the rows, and none is named `data`.
-    """
+def _rows_of_object(found, path, row_keys):
+    """The rows of one object, as `objects`; a list that is named `data` comes first."""
     lists = {
         key: value
         for key, value in found.items()
         if isinstance(value, list) and value and all(isinstance(row, dict) for row in value)
     }
+    lists = lists if row_keys.isdisjoint(found) else {}
     if len(lists) > 1 and "data" not in lists:
         raise UserError(
             f"{path}: the object has several lists of objects, {', '.join(lists)}: keep one of "

@@ -8,7 +8,7 @@ import re
 import reprlib
 
 from albert_tf.errors import UserError
-from albert_tf.tasks import json_file
+from albert_tf.tasks import json_file, tables
 
 _FORM = (
     "a SQuAD file is JSON: an object whose `data` holds articles with paragraphs, or a list of "
@@ -16,6 +16,7 @@ _FORM = (
 )
 
 
+_KEYS = {"question", "paragraphs", "qas"}  # of a row of a file
 _SHORT_PARAGRAPH = 200  # characters; no question of SQuAD without a question mark is longer
 # Names of other data sets for those of SQuAD.
 _OF_QUESTIONS = {
@@ -83,9 +84,8 @@ def entries(path, with_context=True):
     """Yields (where, context, qa) for every question of a file; `where` is for messages.
 
     The file has the form of SQuAD, or is a list of questions with a `context` each, as of the
-    library `datasets`: JSON, JSON lines, or an object of columns as pandas writes it. The `id` of a
-    qa is a str. A whole number becomes one, and a question without id has its place in the file as
-    id, from 0.
+    library `datasets`, in any form of `tables.objects`. The `id` of a qa is a str. A whole number
+    becomes one, and a question without id has its place in the file as id, from 0.
 
     Args:
         path: str, JSON.
@@ -106,13 +106,11 @@ def entries(path, with_context=True):
 
 def _questions(path, with_context):
     """Yields (where, context or None, qa) for every question."""
-    field, content = json_file.field, json_file.read(path, _FORM)
-    if isinstance(content, dict) and {"question", "paragraphs", "qas"} & content.keys():
-        content = _rows(content)
-    is_list = isinstance(content, list) and content
-    for a, article in enumerate(content if is_list else field(content, "data", list, path)):
+    field, content = json_file.field, json_file.content(path, _FORM)
+    articles = (row for _, row in tables.objects(content, path, _KEYS) if row is not None)
+    for a, article in enumerate(articles):
         where, article = f"{path}, article {a}", _renamed(article, _OF_QUESTIONS)
-        keys = {*article} if isinstance(article, dict) else set()
+        keys = {*article}
         if keys == {"header"}:  # of MRQA
             continue
         if {"context", "question"} <= keys:
@@ -124,15 +122,6 @@ def _questions(path, with_context):
             context = _context(paragraph, place, with_context)
             for qa in field(paragraph, "qas", list, place):
                 yield place, context, _with_list(_renamed(qa, _OF_QUESTIONS), place)
-
-
-def _rows(content):
-    """The rows of a JSON object that is one row, or has columns: lists, or dicts of pandas."""
-    columns = [[*c.values()] if isinstance(c, dict) else c for c in content.values()]
-    lengths = {len(column) if isinstance(column, list) else None for column in columns}
-    if isinstance(content.get("question"), list | dict) and len(lengths) == 1:
-        return [dict(zip(content, row, strict=True)) for row in zip(*columns, strict=True)]
-    return [content]
 
 
 def _context(paragraph, where, is_needed):
