@@ -130,14 +130,14 @@ def _pairs(path):
     content = files.read_text(path)
     if not content.strip():
         raise UserError(f"{path} is empty: give a file with pairs of sentences")
-    for names in _NAMES:
-        header = [*tables.first_rows(path, names), []][0]
-        if {*names} <= {*header}:
-            table = tables.read_columns(path, names)
-            for row in table.rows:
-                values = dict(zip(table.header, row.cells, strict=False))
-                yield (row.line, row.line), values | dict(zip(KEYS, row.values, strict=True))
-            return
+    table = tables.open_table(path, *_NAMES, ())
+    names = next((names for names in _NAMES if {*names} <= {*(table.header or [])}), None)
+    if names and table.form.separator:
+        for row in table.take(names).rows:
+            values = dict(zip(table.header, row.cells, strict=False))
+            yield (row.line, row.line), values | dict(zip(KEYS, row.values, strict=True))
+        return
+    header = table.first
     if path.endswith(".csv") and len(header) > 1 and "\t" not in content.split("\n")[0]:
         raise UserError(
             f"{path}: a table needs the names {' and '.join(KEYS)} in its first line. Received: "

@@ -526,12 +526,9 @@ def read_rows(task, data_dir, split):
         has_header = _shares_header(task, data_dir, split) or None  # None: recognise it
     else:
         has_header = split in task.splits_with_header
-    table = tables.read_columns(
-        path,
+    form = {"delimiter": task.delimiter, "quoted_tabs": task.is_own}
+    table = tables.open_table(path, columns, has_header=has_header, **form).take(
         columns,
-        has_header=has_header,
-        delimiter=task.delimiter,
-        quoted_tabs=task.is_own,
         keep_blank=split in task.splits_with_blank_rows,
         skip_short=split in task.splits_with_short_rows,
     )
@@ -561,11 +558,13 @@ def _shares_header(task, data_dir, split):
     """
     if tables.names_in(task.text):
         return False  # the names tell
-    starts = {}
+    starts, given = {}, {"delimiter": task.delimiter, "has_header": False}
     for other in split_files.SPLITS:
         with contextlib.suppress(UserError):  # the split may not be needed
             path = input_file(task, data_dir, other)
-            starts[other] = tables.first_rows(path, task.text, task.delimiter)
+            table = tables.open_table(path, task.text, most_lines=tables.SAMPLE_LINES, **given)
+            rows = table.rows if table.form.separator else []  # JSON has names
+            starts[other] = [[*map(str.strip, row.cells)] for row in rows if row.cells]
     texts = {
         other: [[row[n] for n in task.text if n < len(row)] for row in rows[:2]]
         for other, rows in starts.items()

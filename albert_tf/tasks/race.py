@@ -323,18 +323,15 @@ def table_of_questions(path):
         path: str.
 
     Raises:
-        UserError: no column has questions, or as `tables.read_columns`.
+        UserError: no column has questions, or as `tables.open_table`.
     """
-    try:
-        return tables.read_columns(path, ("question",), has_header=True)
-    except UserError:  # perhaps the column has another name
-        header = tables.read_columns(path, (0,), has_header=True).header
-        names = columns_of(header)["question"]
+    table = tables.open_table(path, *([name] for name in COLUMNS["question"]), has_header=True)
+    names = columns_of(table.header)["question"]
     if not names:
         raise UserError(
-            f"{path}: no column has questions: name it question. Columns: {', '.join(header)}"
+            f"{path}: no column has questions: name it question. Columns: {', '.join(table.header)}"
         )
-    return tables.read_columns(path, names[:1], has_header=True)
+    return table.take(names[:1])
 
 
 def _read_table(path):

@@ -18,7 +18,7 @@ from albert_tf.errors import UserError, decode, parse_json
 
 SEPARATORS = {"\t": "tabs", ",": "commas", ";": "semicolons", "|": "vertical bars"}
 _UNUSUAL = {"^": "carets", "~": "tildes", "#": "number signs", ":": "colons"}  # separators too
-_SAMPLE, _SAMPLE_LINES = 2**20, 200  # bytes and lines that tell the separator
+_SAMPLE, SAMPLE_LINES = 2**20, 200  # bytes and lines that tell the separator
 _CELL = re.compile(rb'("(?:[^"]|"")*+"|[^"\t\n]*+)(?:\t|\r?\n|\Z)')
 _TO_SPACES = str.maketrans("\t\r\n", "   ")
 _NUMBER = re.compile(r"[+-]?\d{1,1000}(\.\d{0,1000})?")
@@ -112,7 +112,13 @@ def names_in(columns):
     return [column for column in columns if isinstance(column, str)]
 
 
-def find_form(content, path, columns=(), delimiter=None, quoted_tabs=True):
+def _names_one(cells, any_of):
+    """Whether cells (str) hold all names of one of several sets of columns, which has names."""
+    cells = {*cells}
+    return any(names and {*names} <= cells for names in map(names_in, any_of))
+
+
+def find_form(content, path, any_of=((),), delimiter=None, quoted_tabs=True):
     """Finds out how the rows of a file are written.
 
     The separator is the one that gives all rows the same number of columns, and the columns that
@@ -122,7 +128,7 @@ def find_form(content, path, columns=(), delimiter=None, quoted_tabs=True):
     Args:
         content: bytes, of the file or its beginning, without byte order mark.
         path: str; if its name ends in .csv, commas come before tabs.
-        columns: sequence of the needed columns, as of `read_columns`.
+        any_of: sequence of sequences of columns, one of which is needed, as of `open_table`.
         delimiter: str or None, the separator if it is known.
         quoted_tabs: bool; if False, quotes are ordinary characters between tabs.
 
@@ -143,9 +149,9 @@ def find_form(content, path, columns=(), delimiter=None, quoted_tabs=True):
         forms.sort(key=lambda form: form.separator != ",")
     if delimiter:
         return next((f for f in forms if f.separator == delimiter), Form(delimiter, True))
-    lines = content[:_SAMPLE].split(b"\n")[:_SAMPLE_LINES]
+    lines = content[:_SAMPLE].split(b"\n")[:SAMPLE_LINES]
     lines = [line.decode(errors="replace").removesuffix("\r") + "\n" for line in lines]
-    found = {form: rank for form in forms if (rank := _rank(lines, form, columns)) is not None}
+    found = {form: rank for form in forms if (rank := _rank(lines, form, any_of)) is not None}
     if not found:
         return forms[0]
     best = min(found, key=lambda form: found[form])
@@ -155,7 +161,7 @@ def find_form(content, path, columns=(), delimiter=None, quoted_tabs=True):
 _FITS, _ONE_COLUMN, _SELDOM, _PUNCTUATION = range(4)  # of a separator, best first
 
 
-def _rank(lines, form, columns):
+def _rank(lines, form, any_of):
     """How well a form fits lines: (whether names are missing, a rank); None if it does not."""
     try:
         rows = list(filter(None, csv_rows(lines, form)))
@@ -165,11 +171,11 @@ def _rank(lines, form, columns):
         rows.pop()  # which may be cut
     widths = [len(row) for row in rows] or [0]
     width = widths[0]
-    last = max((column for column in columns if isinstance(column, int)), default=0)
-    if width <= last or width < min(len(columns), 2):
+    needed = (max([min(len(c), 2), *(n + 1 for n in c if isinstance(n, int))]) for c in any_of)
+    if width < min(needed):
         return None
-    names, wanted = {cell.strip() for cell in rows[0]}, {*names_in(columns)}
-    is_unnamed = not wanted <= names
+    wanted = [*filter(None, map(names_in, any_of))]
+    is_unnamed = bool(wanted) and not _names_one(map(str.strip, rows[0]), any_of)
     if sum(other != width for other in widths) > len(rows) / 10 and (is_unnamed or not wanted):
         return None
     text, separator = "".join(lines), re.escape(form.separator)
@@ -220,49 +226,12 @@ def _has_quoted_cells(content):
     )
 
 
-def first_rows(path, columns, delimiter=None):
-    """The first rows of a table, of some lines: list of lists of str; no rows of JSON objects.
-
-    Args:
-        path: str.
-        columns: sequence of the needed columns, as of `read_columns`.
-        delimiter: str or None, as of `find_form`.
-
-    Raises:
-        UserError: the file cannot be read.
-    """
-    from albert_tf.corpus import unpacking
-
-    lines = unpacking.lines(path)
-    content = b"".join(itertools.islice(lines, _SAMPLE_LINES))
-    for line in itertools.islice(lines, _SAMPLE_LINES):  # up to the end of a cell in quotes
-        if content.count(b'"') % 2 == 0:
-            break
-        content += line
-    form, content = _prepared(content, path, columns, delimiter)
-    if not form.separator:
-        return []
-    texts = [f"{line}\n" for line in content.decode(errors="replace").split("\n")]
-    rows_ = ([cell.strip() for cell in row] for row in csv_rows(texts[form.has_hint :], form))
-    return [*filter(any, rows_)]
-
-
-def _prepared(content, path, columns, delimiter, quoted_tabs=True):
-    """The Form of a file; and its content with line feeds, no comments and no byte order marks."""
-    if b"\n" not in content:  # lines of old spreadsheets end in a carriage return
-        content = content.replace(b"\r", b"\n")
-    if quoted_tabs:  # files of Excel that were joined have such marks between them
-        content = re.sub(rb"^" + codecs.BOM_UTF8, b"", content, flags=re.MULTILINE)
-    content = _without_comments(content, columns)
-    return find_form(content.lstrip(b"\r\n"), path, columns, delimiter, quoted_tabs), content
-
-
-def _without_comments(content, columns):
+def _without_comments(content, any_of):
     """Makes comments blank: lines with # that stand before a header with the names of columns."""
-    names = [name.encode() for name in names_in(columns)]
-    lines = content.split(b"\n", _SAMPLE_LINES)
-    for place, line in enumerate(lines if names else []):
-        if not line.startswith(b"#") or all(name in line for name in names):
+    named = [[name.encode() for name in names] for names in map(names_in, any_of) if names]
+    lines = content.split(b"\n", SAMPLE_LINES)
+    for place, line in enumerate(lines if named else []):
+        if not line.startswith(b"#") or any(all(n in line for n in names) for names in named):
             break
         lines[place] = b""
     return b"\n".join(lines)
@@ -288,8 +257,8 @@ class Row(NamedTuple):
         place: str, file and line, for messages.
         line: int, its first line from 1.
         number: int, of the row from 0, counting the header.
-        cells: list of str, all columns.
-        values: list of str, the requested columns.
+        cells: list of str, all columns; none in a blank row.
+        values: list of str, the columns that were taken; at first all.
     """
 
     place: str
@@ -322,84 +291,78 @@ class Table(NamedTuple):
         names = reprlib.repr(self.header)[1:-1] if self.header else "no header"
         return f"{self.path}: {self.form}, {f'header {names}' if self.header else names}"
 
+    def take(self, columns, keep_blank=False, skip_short=False):
+        """The Table with the values of some columns.
 
-def read_columns(
-    path,
-    columns,
-    *,
-    has_header=None,
-    delimiter=None,
-    quoted_tabs=True,
-    keep_blank=False,
-    skip_short=False,
-):
-    """Reads the given columns of a file: separated by tabs or otherwise, CSV, or JSON objects.
+        Args:
+            columns: sequence of int from 0 (-1 is the last, which must not be another of them), or
+                str as in the header.
+            keep_blank: bool, whether a blank row counts as empty columns; otherwise it is left out.
+            skip_short: bool, whether a row that lacks columns is left out; otherwise it is an
+                error.
+
+        Raises:
+            UserError: a column is missing, or there is no row.
+        """
+        if names_in(columns) and self.header is None:
+            raise UserError(
+                f"--noheader: {self.path} has no names then, so give columns by number, from 0"
+            )
+        numbers = [number_of(column, self.header, self.path, self.form) for column in columns]
+        width = max(numbers) + 1 - min(0, *numbers)
+        blank = [""] * max(width, len(self.first)) if keep_blank else []
+        found, left_out = [], self.left_out
+        for row in self.rows:
+            cells = row.cells or blank
+            if len(cells) >= width:
+                found.append(row._replace(cells=cells, values=[cells[n] for n in numbers]))
+            elif not cells or skip_short:
+                left_out += 1
+            else:
+                raise UserError(
+                    f"{row.place}: {len(cells)} columns, at least {width} are expected. The file "
+                    f"is read with {self.form}; run_classifier.py and predict.py take another "
+                    "--delimiter"
+                )
+        if not found:
+            raise UserError(f"{self.path} holds no example")
+        return self._replace(rows=found, left_out=left_out)
+
+
+def open_table(path, *any_of, has_header=None, delimiter=None, quoted_tabs=True, most_lines=None):
+    """Reads a file with columns: separated by tabs or otherwise, CSV, or JSON objects.
 
     Args:
         path: str.
-        columns: sequence of int from 0 (-1 is the last, which must not be another of them), or str
-            as in the header.
+        *any_of: sequences of columns, as of `Table.take`, of which the file has one; they tell the
+            separator and the header. An empty one stands for any columns.
         has_header: bool, whether the first row names the columns; None to recognise it.
         delimiter: str or None, as of `find_form`.
         quoted_tabs: bool, as of `find_form`.
-        keep_blank: bool, whether a blank row counts as empty columns; otherwise it is left out.
-        skip_short: bool, whether a row that lacks columns is left out; otherwise it is an error.
+        most_lines: int, lines to read; None for all.
 
     Returns:
-        Table.
+        Table, all of whose rows are there.
 
     Raises:
-        UserError: the file cannot be read, is empty or not UTF-8, or its quotes do not fit; a
-            column is missing, there is no row, or a row of a user's own file is longer than the
-            first line.
+        UserError: the file cannot be read, is empty or not UTF-8, or its quotes do not fit; or a
+            row of a user's own file is longer than the first line.
     """
-    form, table = _rows_of(path, columns, delimiter, quoted_tabs)
-    names, found, left_out = names_in(columns), [], 0
-    if names:  # nothing before a header is a row
-        left_out = next((place for place, (_, cells) in enumerate(table) if cells), 0)
-        table = table[left_out:]
-    first = [cell.strip() for cell in table[0][1]]
-    filled = [cells for _, cells in table[1:] if cells]
-    if names and {*map(len, filled)} == {len(first) + 1}:  # R writes no name for numbers of rows
-        is_of_r = [cells[0] for cells in filled] == [str(n + 1) for n in range(len(filled))]
-        is_of_r &= any(cells[-1].strip() for cells in filled)  # no separators at the ends of rows
-        first = [""] * is_of_r + first
-    if not form.separator:
-        has_header = True
-    elif has_header is None:
-        has_header = bool(names) or is_numbering(first)
-    if names and not has_header:
-        raise UserError(f"--noheader: {path} has no names then, so give columns by number, from 0")
-    columns = [number_of(column, first, path, form) for column in columns]
-    width = max(columns) + 1 - min(0, *columns)
-    for number, (line, cells) in enumerate(table[has_header:], start=int(has_header)):
-        if not cells and keep_blank:
-            cells = [""] * max(width, len(first))
-        place = f"{path}, line {line}"
-        if quoted_tabs:
-            _check_against_first(cells, first, has_header, place, form)
-        if len(cells) >= width:
-            found.append(Row(place, line, number, cells, [cells[column] for column in columns]))
-        elif not cells or skip_short:
-            left_out += 1
-        else:
-            raise UserError(
-                f"{place}: {len(cells)} columns, at least {width} are expected. The file is read "
-                f"with {form}; run_classifier.py and predict.py take another --delimiter"
-            )
-    if not found:
-        raise UserError(f"{path} holds no example")
-    return Table(path, form, first if has_header else None, table[0][1], found, left_out)
-
-
-def _rows_of(path, columns, delimiter, quoted_tabs):
-    """Reads a file: (Form, list of rows as of `rows`), for `read_columns`."""
     from albert_tf.corpus import unpacking
 
-    content = unpacking.read(path)
+    lines = unpacking.lines(path)
+    content = b"".join(itertools.islice(lines, most_lines))
+    for line in itertools.islice(lines, most_lines or 0):  # up to the end of a cell in quotes
+        content += line if content.count(b'"') % 2 else b""
+    content = content.removeprefix(codecs.BOM_UTF8)
     if not content.strip():
         raise UserError(f"{path} is empty; it needs one example per line")
-    form, content = _prepared(content, path, columns, delimiter, quoted_tabs)
+    if b"\n" not in content:  # lines of old spreadsheets end in a carriage return
+        content = content.replace(b"\r", b"\n")
+    if quoted_tabs:  # files of Excel that were joined have such marks between them
+        content = re.sub(rb"^" + codecs.BOM_UTF8, b"", content, flags=re.MULTILINE)
+    content = _without_comments(content, any_of)
+    form = find_form(content.lstrip(b"\r\n"), path, any_of, delimiter, quoted_tabs)
     lines = [line + b"\n" for line in content.removesuffix(b"\n").split(b"\n")]
     table = [*rows(lines, path, form)] if form.separator else _objects(content, path)
     if not table:
@@ -412,7 +375,32 @@ def _rows_of(path, columns, delimiter, quoted_tabs):
         )
     if quoted_tabs:  # spreadsheets write separators alone for rows without content
         table = [(line, cells if any(map(str.strip, cells)) else []) for line, cells in table]
-    return form, table
+    left_out, has_names = 0, any(map(names_in, any_of))
+    if has_names:  # nothing before a header is a row
+        left_out = next((place for place, (_, cells) in enumerate(table) if cells), 0)
+        table = table[left_out:]
+    first = [cell.strip() for cell in table[0][1]]
+    first = _with_index(first, table) if has_names else first
+    if not form.separator:
+        has_header = True
+    elif has_header is None:
+        has_header = all(map(names_in, any_of)) or _names_one(first, any_of) or is_numbering(first)
+    found = []
+    for number, (line, cells) in enumerate(table[has_header:], start=int(has_header)):
+        found.append(Row(f"{path}, line {line}", line, number, cells, cells))
+        if quoted_tabs:
+            _check_against_first(cells, first, has_header, found[-1].place, form)
+    return Table(path, form, first if has_header else None, table[0][1], found, left_out)
+
+
+def _with_index(first, table):
+    """A header, list of str, with a name for the numbers of rows, to which R gives none."""
+    filled = [cells for _, cells in table[1:] if cells]
+    is_of_r = {*map(len, filled)} == {len(first) + 1} and all(
+        cells[0] == str(number) for number, cells in enumerate(filled, start=1)
+    )
+    # There may be separators at the ends of rows.
+    return [""] * (is_of_r and any(cells[-1].strip() for cells in filled)) + first
 
 
 def _check_against_first(cells, first, has_header, place, form):

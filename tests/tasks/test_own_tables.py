@@ -64,7 +64,10 @@ def test_spellings_of_one_label(labels, kept):
 def table_of(folder, content, columns=("text", "label"), name="a.csv", **given):
     """The table in a file with this content: str, bytes or lines."""
     lines = content if isinstance(content, list) else [content]
-    return tables.read_columns(str(write(folder, name, *lines)), columns, **given)
+    taken = {key: given.pop(key) for key in ("keep_blank", "skip_short") if key in given}
+    return tables.open_table(str(write(folder, name, *lines)), columns, **given).take(
+        columns, **taken
+    )
 
 
 def values_of(table):
@@ -166,7 +169,7 @@ def test_a_given_separator(tmp_path):
     ],
 )
 def test_commas_are_columns_where_these_are_needed(first, columns, separator):
-    assert tables.find_form(first.encode(), "a.tsv", columns).separator == separator
+    assert tables.find_form(first.encode(), "a.tsv", [columns]).separator == separator
 
 
 TEXTS = ["plain", "a, b", 'he said "no"', "two\nlines", "tab\there", "", "ende\r\n", " é"]
@@ -179,7 +182,7 @@ def test_csv_as_pandas_writes_it(name, quoting, end, tmp_path):
     path, frame = tmp_path / name, [["id", "text"], *([i, t] for i, t in enumerate(TEXTS))]
     with path.open("w", newline="", encoding="utf-8-sig") as file:
         csv.writer(file, quoting=quoting, lineterminator=end).writerows(frame)
-    table = tables.read_columns(str(path), ["text"])
+    table = tables.open_table(str(path), ["text"]).take(["text"])
     assert table.form == tables.CSV and table.header == ["id", "text"]
     assert [row.cells for row in table.rows] == [list(map(str, row)) for row in frame[1:]]
     assert [row.line for row in table.rows] == [2, 3, 4, 5, 7, 8, 9, 11]
