@@ -126,7 +126,8 @@ def read(lines, name, model, columns=None, header=None, delimiter=None, num_peek
     lines, peeked = _peek(lines, num_peeked)
     if _is_json_value(peeked, name, model, num_peeked):
         content = b"".join(lines)
-        lines = tables.json_lines(content, name) or content.splitlines(keepends=True)
+        keys = {*model.inputs, *model.trained_columns.values()}
+        lines = tables.json_lines(content, name, keys) or content.splitlines(keepends=True)
         peeked = lines[:num_peeked]
     if "text" not in columns and (found := _of_training(peeked, name, model, delimiter)):
         columns = {**found, **columns}
@@ -235,10 +236,7 @@ def _is_json_value(lines, name, model, num_peeked):
         return start[:1] == b"["
     if start[-1:] != b"}":
         return True
-    if not name.endswith(".json") or not len(lines) == 1 < num_peeked or model.is_of_words:
-        return False
-    found, names = parse_json(start, name), {*model.inputs, *model.trained_columns.values()}
-    return not any(isinstance(found.get(key), str) for key in names)
+    return name.endswith(".json") and len(lines) == 1 < num_peeked and not model.is_of_words
 
 
 def of_flags(typed, model):

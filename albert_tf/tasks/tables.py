@@ -475,19 +475,20 @@ def _objects(content, path):
     return [(0, keys), *table]
 
 
-def json_lines(content, path):
+def json_lines(content, path, row_keys):
     """A file that is one JSON value, a list of objects or a table of pandas, as JSON lines.
 
     Args:
         content: bytes.
-        path: str, for messages.
+        path: str.
+        row_keys: set of str, as of `objects`.
 
     Returns:
         list of bytes, each with its line end; None if the first line is an object, or no JSON.
     """
     if not (_is_json(content, path) and _is_one_value(content)):
         return None
-    found = objects(content, path)
+    found = objects(content, path, row_keys)
     texts = (json.dumps(row, ensure_ascii=False) if row else "" for _, row in found)
     return [text.encode() + b"\n" for text in texts]
 
