@@ -153,14 +153,14 @@ def _unnamed_pairs(path):
         for row in table.take((0, 1)).rows:
             yield (row.line, row.line), dict(zip(KEYS, row.values, strict=True))
         return
-    rows = [row for row in table.rows if row.cells]
+    rows = table.take((0,)).rows
     for good, bad in itertools.zip_longest(rows[::2], rows[1::2]):
         if bad is None or bad.line != good.line + 1:
             raise UserError(
                 f"{good.place}: a pair takes two lines, first the good sentence; there are "
                 f"{len(rows)} lines with text"
             )
-        yield (good.line, bad.line), dict(zip(KEYS, good.cells + bad.cells, strict=True))
+        yield (good.line, bad.line), dict(zip(KEYS, good.values + bad.values, strict=True))
 
 
 # --- Measuring -----------------------------------------------------------------------------------

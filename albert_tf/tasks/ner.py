@@ -232,7 +232,7 @@ def _lines(path, columns):
             lines.pop()
         places = [f"{path}, line {n}" for n in range(1, len(lines) + 1)]
         return _unquoted([*map(decode, lines, places)]), places, columns, None
-    table = tables.open_table(path, (0,), has_header=False)
+    table = tables.open_table(path, (0,), has_header=False).take((0,), keep_blank=True)
     if not is_json:
         table, columns = _with_lists(table, columns)
     if table.header:

@@ -278,6 +278,7 @@ class Table(NamedTuple):
         first: list of str, the first row, or the names of the columns.
         rows: list of Row.
         left_out: int, number of rows left out.
+        is_own: bool, whether it is a user's own, which has no row that is longer than the first.
     """
 
     path: str
@@ -286,6 +287,7 @@ class Table(NamedTuple):
     first: list
     rows: list
     left_out: int
+    is_own: bool
 
     def __str__(self):
         names = reprlib.repr(self.header)[1:-1] if self.header else "no header"
@@ -302,7 +304,8 @@ class Table(NamedTuple):
                 error.
 
         Raises:
-            UserError: a column is missing, or there is no row.
+            UserError: a column is missing, there is no row, or a row of a user's own file repeats
+                the header or is longer than the first line.
         """
         if names_in(columns) and self.header is None:
             raise UserError(
@@ -314,6 +317,8 @@ class Table(NamedTuple):
         found, left_out = [], self.left_out
         for row in self.rows:
             cells = row.cells or blank
+            if self.is_own:
+                _check_against_first(row, self)
             if len(cells) >= width:
                 found.append(row._replace(cells=cells, values=[cells[n] for n in numbers]))
             elif not cells or skip_short:
@@ -345,8 +350,7 @@ def open_table(path, *any_of, has_header=None, delimiter=None, quoted_tabs=True,
         Table, all of whose rows are there.
 
     Raises:
-        UserError: the file cannot be read, is empty or not UTF-8, or its quotes do not fit; or a
-            row of a user's own file is longer than the first line.
+        UserError: the file cannot be read, is empty or not UTF-8, or its quotes do not fit.
     """
     from albert_tf.corpus import unpacking
 
@@ -385,12 +389,12 @@ def open_table(path, *any_of, has_header=None, delimiter=None, quoted_tabs=True,
         has_header = True
     elif has_header is None:
         has_header = all(map(names_in, any_of)) or _names_one(first, any_of) or is_numbering(first)
-    found = []
-    for number, (line, cells) in enumerate(table[has_header:], start=int(has_header)):
-        found.append(Row(f"{path}, line {line}", line, number, cells, cells))
-        if quoted_tabs:
-            _check_against_first(cells, first, has_header, found[-1].place, form)
-    return Table(path, form, first if has_header else None, table[0][1], found, left_out)
+    found = [
+        Row(f"{path}, line {line}", line, number, cells, cells)
+        for number, (line, cells) in enumerate(table[has_header:], start=int(has_header))
+    ]
+    header = first if has_header else None
+    return Table(path, form, header, table[0][1], found, left_out, is_own=quoted_tabs)
 
 
 def _with_index(first, table):
@@ -403,14 +407,15 @@ def _with_index(first, table):
     return [""] * (is_of_r and any(cells[-1].strip() for cells in filled)) + first
 
 
-def _check_against_first(cells, first, has_header, place, form):
+def _check_against_first(row, table):
     """Raises UserError if a row of a user's own file repeats the header or is longer."""
-    if has_header and len(first) > 1 and [*map(str.strip, cells)] == first:
-        raise UserError(f"{place}: the names of the columns are repeated: remove this line")
-    if any(map(str.strip, cells[len(first) :])):  # pandas refuses it too
+    first = table.header or table.first
+    if len(first) > 1 and [*map(str.strip, row.cells)] == table.header:
+        raise UserError(f"{row.place}: the names of the columns are repeated: remove this line")
+    if any(map(str.strip, row.cells[len(first) :])):  # pandas refuses it too
         raise UserError(
-            f"{place}: {len(cells)} columns, but the first line has {len(first)}. The file is "
-            f"read with {form}: put texts with this character in quotes, or give another "
+            f"{row.place}: {len(row.cells)} columns, but the first line has {len(first)}. The file "
+            f"is read with {table.form}: put texts with this character in quotes, or give another "
             "--delimiter to run_classifier.py"
         )
 
