@@ -131,7 +131,7 @@ def _pairs(path):
     table = tables.open_table(path, *_NAMES, ())
     names = next((names for names in _NAMES if {*names} <= {*(table.header or [])}), None)
     if names is None and table.form.separator:
-        yield from _unnamed_pairs(path)
+        yield from _unnamed_pairs(table)
         return
     for row in table.take(names or KEYS).rows:
         values = {n: cell for n, cell in zip(table.header, row.cells, strict=False) if cell}
@@ -140,14 +140,12 @@ def _pairs(path):
         yield (row.line, row.line), values | dict(named)
 
 
-def _unnamed_pairs(path):
-    """As `_pairs`, of a file without names: a tab stands between the sentences, or a line end."""
-    separator = None if path.endswith(".csv") else "\t"  # sentences have commas
-    table = tables.open_table(path, (), delimiter=separator)
+def _unnamed_pairs(table):
+    """As `_pairs`, of a table without names: a tab stands between the sentences, or a line end."""
     if len(table.first) > (2 if table.form.separator == "\t" else 1):
         raise UserError(
-            f"{path}: a table needs the names {' and '.join(KEYS)} in its first line. Received: "
-            f"{', '.join(table.first)}"
+            f"{table.path}: a table needs the names {' and '.join(KEYS)} in its first line. "
+            f"Received: {', '.join(table.first)}"
         )
     if len(table.first) == 2:
         for row in table.take((0, 1)).rows:

@@ -155,6 +155,8 @@ def find_form(content, path, any_of=((),), delimiter=None, quoted_tabs=True):
     if not found:
         return forms[0]
     best = min(found, key=lambda form: found[form])
+    if () in any_of and found[best][0] and not path.endswith(".csv"):
+        return tabs
     return best._replace(spaced=found[best][1] == _PUNCTUATION)
 
 
@@ -340,7 +342,8 @@ def open_table(path, *any_of, has_header=None, delimiter=None, quoted_tabs=True,
     Args:
         path: str.
         *any_of: sequences of columns, as of `Table.take`, of which the file has one; they tell the
-            separator and the header. An empty one stands for any columns.
+            separator and the header. An empty one stands for a file without names, in which only
+            tabs separate columns, but for CSV.
         has_header: bool, whether the first row names the columns; None to recognise it.
         delimiter: str or None, as of `find_form`.
         quoted_tabs: bool, as of `find_form`.
@@ -557,6 +560,8 @@ def _rows_of_object(found, path, row_keys):
         for key, value in found.items()
         if isinstance(value, list) and value and all(isinstance(row, dict) for row in value)
     }
+    if not row_keys.isdisjoint(lists):
+        return [found]
     lists = lists if row_keys.isdisjoint(found) else {}
     if len(lists) > 1 and "data" not in lists:
         raise UserError(

@@ -42,6 +42,7 @@ def json_lines(*rows):
         "sentence_bad\tsentence_good\nb a\ta b\nd c\tc d\n",
         "a b\nb a\nc d\nd c\n",
         "a b\nb a\n\nc d\nd c\n",
+        "0\t1\na b\tb a\nc d\td c\n",
         json_lines(PAIR, {"sentence_good": "c d", "sentence_bad": "d c", "UID": None}),
         json.dumps([PAIR, {"sentence_good": "c d", "sentence_bad": "d c"}]),
         json_lines(PAIR, {"good_sentence": "c d", "bad_sentence": "d c"}),
@@ -62,6 +63,12 @@ def test_forms_of_files(content, write):
     for place, text in ((found.places[0], "a b"), (found.places[-1], "d c")):
         number = next(i for i, line in enumerate(lines, 1) if text in line)
         assert place == f"{path}, line {number}"
+
+
+def test_quotes_and_commas_of_sentences_stay(write):
+    lines = ['He said,"no" to me', '"Yes,"she said', "a,b", "b,a"]
+    (found,) = minimal_pairs.read([write("\n".join(lines))])
+    assert found.sentences == lines
 
 
 def test_paradigms_lie_in_several_files_and_some_pairs_are_taken(write):

@@ -71,6 +71,7 @@ def read(tmp_path):
         ({"0": flat(), "1": flat(id="b")}, ["a", "b"]),
         (flat(answers=[{"text": "1902"}]), ["a"]),
         ({"context": CONTEXT, "qas": [qa()]}, ["a"]),
+        ({"paragraphs": [{"context": CONTEXT, "qas": [qa()]}]}, ["a"]),
         ({n: dict(enumerate(values)) for n, values in COLUMNS.items()}, ["a", "b"]),
         ([{"context_text": CONTEXT, "qas": [CMRC]}], ["7"]),
         ('{"header": {"dataset": "x"}}\n' + json.dumps(MRQA), ["7"]),
