@@ -382,27 +382,29 @@ def open_table(path, *any_of, has_header=None, delimiter=None, quoted_tabs=True,
         )
     if quoted_tabs:  # spreadsheets write separators alone for rows without content
         table = [(line, cells if any(map(str.strip, cells)) else []) for line, cells in table]
-    left_out, has_names = 0, any(map(names_in, any_of))
-    if has_names:  # nothing before a header is a row
-        left_out = next((place for place, (_, cells) in enumerate(table) if cells), 0)
-        table = table[left_out:]
-    first = [cell.strip() for cell in table[0][1]]
-    first = _with_index(first, table) if has_names else first
+    start, has_names = 0, any(map(names_in, any_of))
+    if has_names or quoted_tabs:  # elsewhere, a blank line may be the header, as in the original
+        start = next((place for place, (_, cells) in enumerate(table) if cells), 0)
+    first = [cell.strip() for cell in table[start][1]]
+    if has_names:
+        first = _with_index(first, table[start + 1 :])
     if not form.separator:
         has_header = True
     elif has_header is None:
         has_header = all(map(names_in, any_of)) or _names_one(first, any_of) or is_numbering(first)
+    left_out = start if has_header else 0  # nothing before a header is a row
+    numbered = itertools.islice(enumerate(table[left_out:]), int(has_header), None)
     found = [
         Row(f"{path}, line {line}", line, number, cells, cells)
-        for number, (line, cells) in enumerate(table[has_header:], start=int(has_header))
+        for number, (line, cells) in numbered
     ]
     header = first if has_header else None
-    return Table(path, form, header, table[0][1], found, left_out, is_own=quoted_tabs)
+    return Table(path, form, header, table[start][1], found, left_out, is_own=quoted_tabs)
 
 
 def _with_index(first, table):
-    """A header, list of str, with a name for the numbers of rows, to which R gives none."""
-    filled = [cells for _, cells in table[1:] if cells]
+    """The header of a table, with a name for the numbers of its rows, to which R gives none."""
+    filled = [cells for _, cells in table if cells]
     is_of_r = {*map(len, filled)} == {len(first) + 1} and all(
         cells[0] == str(number) for number, cells in enumerate(filled, start=1)
     )

@@ -212,6 +212,9 @@ def test_quotes_line_ends_and_byte_order_mark_of_glue(tmp_path):
         (["text,label", "a,0"], {"has_header": True}, ["text", "label"], 1),
         (["text,label", "a,0"], {}, None, 2),
         (["1,0", "a,0"], {}, None, 2),
+        (["", "0,1", "a,0"], {}, ["0", "1"], 1),
+        (["", "a,0", "b,1"], {}, None, 2),
+        (["", "a,0", "b,1"], {"keep_blank": True}, None, 3),
     ],
 )
 def test_a_header_that_numbers_the_columns(lines, given, header, count, tmp_path):
