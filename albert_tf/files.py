@@ -293,18 +293,6 @@ def matches_in(directory, pattern):
 # === Files and directories that flags name ===
 
 
-def only_one(paths):
-    """The one of some files that exists: str, or None if there is none.
-
-    Raises:
-        UserError: several exist.
-    """
-    found = [path for path in paths if tf.io.gfile.exists(path)]
-    if len(found) > 1:
-        raise UserError(f"{' and '.join(found)} both exist: keep one of them")
-    return found[0] if found else None
-
-
 def expand_patterns(patterns, flag):
     """Files that match comma-separated glob patterns, in the order of the patterns.
 

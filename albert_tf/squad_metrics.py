@@ -13,7 +13,7 @@ import math
 import reprlib
 import sys
 
-from albert_tf.errors import UserError, about, exit_code
+from albert_tf.errors import UserError, about, exit_code, parse_json
 from albert_tf.options import F1_UNITS, LARGEST_THRESHOLD
 from albert_tf.tasks import json_file
 from albert_tf.tasks.squad import scores
@@ -78,7 +78,7 @@ def _evaluate_files(args):
 
 def _read_dict(path, what, is_valid):
     expected = f"must hold one JSON object, from question id to {what}"
-    found = json_file.read(path, expected)
+    found = parse_json(json_file.content(path, expected), path)
     if not isinstance(found, dict):
         raise UserError(f"{path} {expected}")
     for qas_id, value in found.items():

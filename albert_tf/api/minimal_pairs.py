@@ -8,6 +8,7 @@ Several paradigms test a phenomenon (`linguistics_term`) of a field, such as syn
 import dataclasses
 import functools
 import hashlib
+import itertools
 import json
 import math
 import os
@@ -81,10 +82,9 @@ def read(paths, pairs_per_paradigm=0):
 
     Args:
         paths: list of str. A file has JSON objects with `sentence_good` and `sentence_bad`, and
-            perhaps `UID`, `field` and `linguistics_term`, one a line or in a list; or it is a table
-            with these names, or others of `_NAMES`, in its first line. If the first line has a tab,
-            each line is a good and a bad sentence with a tab between them. Otherwise these take a
-            line each.
+            perhaps `UID`, `field` and `linguistics_term`; or it is a table with these names, or
+            others of `_NAMES`, in its first line. If the first line has a tab, each line is a good
+            and a bad sentence with a tab between them. Otherwise these take a line each.
         pairs_per_paradigm: int, how many pairs of each paradigm to take, the first ones; 0 for all.
 
     Returns:
@@ -100,7 +100,8 @@ def read(paths, pairs_per_paradigm=0):
         for lines, values in _pairs(path):
             places = [f"{path}, line {number}" for number in lines]
             for key, place in zip(KEYS, places, strict=True):
-                if not isinstance(values.get(key), str) or not values[key].strip():
+                text = values.get(key) or ""
+                if not text.strip() or text[0] + text[-1] == "[]":
                     raise UserError(f"{place}: {key} is missing, empty or not text")
                 json_file.field(values, key, str, place)  # valid Unicode
             uid = str(values.get("UID") or name)
@@ -127,67 +128,37 @@ def read(paths, pairs_per_paradigm=0):
 
 def _pairs(path):
     """Yields (line of the good sentence, of the bad one), a dict with KEYS."""
-    content = files.read_text(path)
-    if not content.strip():
-        raise UserError(f"{path} is empty: give a file with pairs of sentences")
-    for names in _NAMES:
-        header = [*tables.first_rows(path, names), []][0]
-        if {*names} <= {*header}:
-            table = tables.read_columns(path, names)
-            for row in table.rows:
-                values = dict(zip(table.header, row.cells, strict=False))
-                yield (row.line, row.line), values | dict(zip(KEYS, row.values, strict=True))
-            return
-    if path.endswith(".csv") and len(header) > 1 and "\t" not in content.split("\n")[0]:
+    table = tables.open_table(path, *_NAMES, ())
+    names = next((names for names in _NAMES if {*names} <= {*(table.header or [])}), None)
+    if names is None and table.form.separator:
+        yield from _unnamed_pairs(table)
+        return
+    for row in table.take(names or KEYS).rows:
+        values = {n: cell for n, cell in zip(table.header, row.cells, strict=False) if cell}
+        names = next((names for names in _NAMES if {*names} <= values.keys()), KEYS)
+        named = zip(KEYS, map(values.get, names), strict=True)
+        yield (row.line, row.line), values | dict(named)
+
+
+def _unnamed_pairs(table):
+    """As `_pairs`, of a table without names: a tab stands between the sentences, or a line end."""
+    if len(table.first) > (2 if table.form.separator == "\t" else 1):
         raise UserError(
-            f"{path}: a table needs the names {' and '.join(KEYS)} in its first line. Received: "
-            f"{', '.join(header)}"
+            f"{table.path}: a table needs the names {' and '.join(KEYS)} in its first line. "
+            f"Received: {', '.join(table.first)}"
         )
-    objects = tables.json_lines(content.encode(), path) if content.lstrip()[0] == "[" else None
-    content = b"".join(objects).decode() if objects else content
-    lines = [line.removesuffix("\r") for line in content.removesuffix("\n").split("\n")]
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            raise UserError(f"{path}, line {number} is empty: remove it")
-    if lines[0].lstrip().startswith("{"):
-        for number, line in enumerate(lines, 1):
-            values = parse_json(line, f"{path}, line {number}")
-            if not isinstance(values, dict):
-                raise UserError(f"{path}, line {number} is no JSON object. Received: {line:.80}")
-            names = next((names for names in _NAMES if {*names} <= values.keys()), KEYS)
-            yield (number, number), values | dict(zip(KEYS, map(values.get, names), strict=True))
-    elif "\t" in lines[0]:
-        for number, line in enumerate(lines, 1):
-            columns = line.split("\t")
-            if len(columns) != len(KEYS):
-                raise UserError(
-                    f"{path}, line {number} has {len(columns)} columns: two are needed, the good "
-                    "and the bad sentence with a tab between them"
-                )
-            yield (number, number), dict(zip(KEYS, columns, strict=True))
-    else:
-        for number, line in enumerate(lines, 1):
-            if "\t" in line or _is_json(line):
-                raise UserError(
-                    f"{path}, line {number} has columns or JSON, and the first line has not. A "
-                    f"table needs the names {' and '.join(KEYS)} in its first line. Received: "
-                    f"{line:.80}"
-                )
-        if len(lines) % 2:
+    if len(table.first) == 2:
+        for row in table.take((0, 1)).rows:
+            yield (row.line, row.line), dict(zip(KEYS, row.values, strict=True))
+        return
+    rows = table.take((0,)).rows
+    for good, bad in itertools.zip_longest(rows[::2], rows[1::2]):
+        if bad is None or bad.line != good.line + 1:
             raise UserError(
-                f"{path} has {len(lines)} lines: a pair takes two, the good sentence first"
+                f"{good.place}: a pair takes two lines, first the good sentence; there are "
+                f"{len(rows)} lines with text"
             )
-        for number in range(1, len(lines), 2):
-            pair = lines[number - 1 : number + 1]
-            yield (number, number + 1), dict(zip(KEYS, pair, strict=True))
-
-
-def _is_json(line):
-    """Whether a line is a list or an object of JSON."""
-    try:
-        return isinstance(json.loads(line), list | dict)
-    except ValueError:
-        return False
+        yield (good.line, bad.line), dict(zip(KEYS, good.values + bad.values, strict=True))
 
 
 # --- Measuring -----------------------------------------------------------------------------------

@@ -28,9 +28,9 @@ from albert_tf import options, progress, resolve
 from albert_tf.cli import flag_groups, launch, predict_examples
 from albert_tf.cli.predict_examples import INPUTS, OUTPUTS, Model
 from albert_tf.errors import UserError, allowing_closed_output, check_json
+from albert_tf.tasks import tables
 
 QUERIES = ("fill_mask", "sentence_order")  # to pre-trained models
-LINES_OF_FORM = 200  # of a file, which tell the separator of its columns
 COLUMNS = ("text", "text_pair", "id")  # those of a file that flags name
 
 
@@ -156,7 +156,8 @@ def _examples(model, given):
     columns = {name: given.get(f"{name}_column") for name in COLUMNS}
     columns = {name: column for name, column in columns.items() if column is not None}
     if given.input_file:
-        name, lines, num_peeked = given.input_file, unpacking.lines(given.input_file), LINES_OF_FORM
+        name, num_peeked = given.input_file, tables.SAMPLE_LINES
+        lines = unpacking.lines(name)
         found = None
         if model.is_of_words:
             found = predict_examples.sentences(name, model, columns)

@@ -125,7 +125,8 @@ def read(lines, name, model, columns=None, header=None, delimiter=None, num_peek
     lines, peeked = _peek(lines, num_peeked)
     if _is_json_value(peeked, name, model, num_peeked):
         content = b"".join(lines)
-        lines = tables.json_lines(content, name) or content.splitlines(keepends=True)
+        keys = {*model.inputs, *model.trained_columns.values()}
+        lines = tables.json_lines(content, name, keys) or content.splitlines(keepends=True)
         peeked = lines[:num_peeked]
     if "text" not in columns and (found := _of_training(peeked, name, model, delimiter)):
         columns = {**found, **columns}
@@ -184,26 +185,24 @@ def of_table(path, model, columns, header, delimiter):
     known = {key: trained[key] for key in trained if isinstance(trained[key], str)}
     usual = {name: name for name in model.required}
     separator = tables.parse_delimiter(delimiter or model.of_training.get("delimiter"))
-    for source in [{}] if "text" in given else [known, usual]:
-        wanted = source | given
-        names = {*tables.names_in(wanted.values())}
-        if not names or "text" not in wanted:
-            continue
-        rows = tables.first_rows(path, [*wanted.values()], separator)
-        if rows and names <= {*rows[0]}:
-            break
-    else:
+    sources = [given] if "text" in given else [known | given, usual | given]
+    sources = [s for s in sources if "text" in s and tables.names_in(s.values())]
+    if not sources or _is_json(path):
+        return None
+    form = {"has_header": header, "delimiter": separator}
+    columns = [*([*source.values()] for source in sources), ()]
+    names = tables.open_table(path, *columns, **form, most_lines=tables.SAMPLE_LINES).header or []
+    wanted = next((s for s in sources if {*tables.names_in(s.values())} <= {*names}), None)
+    if wanted is None:
         return None
     copies = not given and all(key == column for key, column in wanted.items())
-    if source is usual and copies:
-        _check_header(rows[0], model, {}, f"{path}, line 1")
+    if copies and wanted is sources[-1]:
+        _check_header(names, model, {}, f"{path}, line 1")
     else:
         _check_columns(wanted, model, header)
-    table = tables.read_columns(
-        path, [*wanted.values()], has_header=header, delimiter=separator, keep_blank=True
-    )
+    table = tables.open_table(path, [*wanted.values()], **form)
     print(f"{path} is read with {table.form}: {_shown(wanted)}", file=sys.stderr)
-    return _of_rows(table, wanted, model, copies)
+    return _of_rows(table.take([*wanted.values()], keep_blank=True), wanted, model, copies)
 
 
 def _shown(columns):
@@ -236,10 +235,7 @@ def _is_json_value(lines, name, model, num_peeked):
         return start[:1] == b"["
     if start[-1:] != b"}":
         return True
-    if not name.endswith(".json") or not len(lines) == 1 < num_peeked or model.is_of_words:
-        return False
-    found, names = parse_json(start, name), {*model.inputs, *model.trained_columns.values()}
-    return not any(isinstance(found.get(key), str) for key in names)
+    return name.endswith(".json") and len(lines) == 1 < num_peeked and not model.is_of_words
 
 
 def of_flags(typed, model):
@@ -275,11 +271,9 @@ def sentences(path, model, columns):
     Returns:
         list as `read` yields; None if the file has texts, or JSON objects.
     """
-    from albert_tf.corpus import unpacking
     from albert_tf.tasks import ner
 
-    first = next((line for line in unpacking.lines(path) if line.strip()), b"")
-    if first.removeprefix(codecs.BOM_UTF8).lstrip().startswith((b"{", b"[")):
+    if _is_json(path):
         return None
     wanted = tables.column_of(columns.get("text"))
     label = None
@@ -302,6 +296,14 @@ def sentences(path, model, columns):
         found = ner.read_words(path, ner.Columns(wanted, label if label in there else None))
     print(f"{path} is read with a word on each line, in {len(found)} sentences", file=sys.stderr)
     return [check({"text": [w.text for w in words]}, model, words[0].place) for words in found]
+
+
+def _is_json(path):
+    """Whether a file begins with a JSON object or list."""
+    from albert_tf.corpus import unpacking
+
+    first = next((line for line in unpacking.lines(path) if line.strip()), b"")
+    return first.removeprefix(codecs.BOM_UTF8).lstrip().startswith((b"{", b"["))
 
 
 def questions(path, model):
@@ -467,7 +469,7 @@ def _find_form(lines, name, model, columns, delimiter):
     if first.lstrip().startswith(b"{") and not delimiter:
         return tables.TABS  # `_example` parses JSON
     wanted = columns or model.required
-    form = tables.find_form(b"".join(lines), name, wanted, delimiter, quoted_tabs=b"\t" in first)
+    form = tables.find_form(b"".join(lines), name, [wanted], delimiter, quoted_tabs=b"\t" in first)
     if delimiter or form.has_hint or form.separator == "\t" or name.endswith(".csv"):
         return form
     cells = next(tables.csv_rows([first.decode(errors="replace")], form), [])

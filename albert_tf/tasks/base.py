@@ -23,8 +23,8 @@ from albert_tf.training.splits_and_results import Evaluation, Predicted, RecordF
 
 _NUMBER = re.compile(r"\d*\.?\d+(e-?\d+)?")
 NOT_LEARNT = (
-    "the model has probably not learnt; train for longer, or try a lower --learning_rate or "
-    "another --seed"
+    "the model has probably not learnt; train for longer, or try a lower --learning_rate, a longer "
+    "--warmup_step or another --seed"
 )
 _TOGETHER = 1000  # examples whose features are in memory at a time
 
@@ -162,20 +162,11 @@ class Task:
         return outputs["logits"]
 
     def warning(self, split, outputs):
-        """A sign of failed training: str or None.
-
-        A model that has not learnt gives all examples the same class.
-        """
+        """A sign of failed training: str or None."""
         if self.labels is None:
             return None
-        found = classes(self.logits(split, outputs))
-        if len(found) < 2 or np.any(found != found[0]):
-            return None
-        return (
-            f"all {len(found)} {self.classified} are predicted to be {self.labels[found[0]]!r}: "
-            "the model has probably not learnt; try a lower --learning_rate, a longer "
-            "--warmup_step or another --seed"
-        )
+        found = [self.labels[id_] for id_ in classes(self.logits(split, outputs))]
+        return collapsed(f"{self.classified} are predicted to be", found)
 
     def target(self, row):
         """The label of an example, from its features: str."""
@@ -244,7 +235,9 @@ class DataSet:
     record_files: dict = dataclasses.field(default_factory=dict)
     suffix: str = ""
 
-    notes: ClassVar[dict] = {}  # key of counts -> message, formatted with the count
+    # Key of counts -> message, formatted with the count and all counts.
+    notes: ClassVar[dict] = {}
+    warnings: ClassVar[dict] = {}
     unit = "examples"  # what is counted in messages
     labels_of_test = None  # name of the labels that a test file may have, to score predictions
 
@@ -410,9 +403,10 @@ class DataSet:
 
     def _say(self, split, counts):
         """Prints the oddities of a split, whether it was read now or earlier."""
-        for name, note in self.notes.items():
+        for name, note in (self.notes | self.warnings).items():
             if counts[name]:
-                print(f"{split}: {note.format(counts[name])}")
+                start = "Warning: " * (name in self.warnings)
+                print(f"{start}{split}: {note.format(counts[name], counts)}")
 
     # --- Prediction ---
 
@@ -481,6 +475,19 @@ class DataSet:
             evaluation.report_predictions(self.output_dir, metrics, member.step, key_metric)
         else:
             print(f"The test set has no {self.labels_of_test}, so there are no metrics.")
+
+
+def collapsed(what, found, gold=()):
+    """A warning that a model gives all examples the same, as one that has not learnt does; or None.
+
+    Args:
+        what: str, what the examples get, for the message.
+        found: list of str, the predictions.
+        gold: list of what is right, which may be the same for all too; empty if it is unknown.
+    """
+    if len(found) < 2 or len({*found}) > 1 or (gold and len({*gold}) < 2):
+        return None
+    return f"all {len(found)} {what} {found[0][:60]!r}: {NOT_LEARNT}"
 
 
 def say_threshold(name, before, now, kept=False):

@@ -17,17 +17,13 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from albert_tf import files, options
+from albert_tf import options
 from albert_tf.errors import UserError, about
 from albert_tf.options import LABEL_SEPARATOR
-from albert_tf.tasks import label_lists, tables
+from albert_tf.tasks import label_lists, split_files, tables
 
-SPLITS = ("train", "dev", "test")
-NEEDED_BY = {"train": "--do_train", "dev": "--do_eval", "test": "--do_predict"}
 _MOST_SHOWN = 10  # labels in a message
-_FILES = {split: (f"{split}.tsv",) for split in SPLITS}
-_OWN_ENDINGS = ("tsv", "csv", "jsonl", "json")
-OWN_FILES = {split: tuple(f"{split}.{end}" for end in _OWN_ENDINGS) for split in SPLITS}
+_FILES = {split: (f"{split}.tsv",) for split in split_files.SPLITS}
 _DECIMAL_COMMA, _THOUSANDS = re.compile(r"[+-]?\d*,\d+"), re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")
 _ENOUGH_ROWS = 20  # to tell a column of classes from one of texts
 
@@ -107,7 +103,7 @@ class GlueTask:
     labels: tuple[str, ...] | None = ("0", "1")
     metrics: tuple[str, ...] = ("eval_accuracy", "eval_loss")
     files: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=lambda: _FILES)
-    splits_with_header: tuple[str, ...] | None = SPLITS
+    splits_with_header: tuple[str, ...] | None = split_files.SPLITS
     delimiter: str | None = None
     guid: str = "normalized id"
     test_guid: str = "normalized id"
@@ -277,8 +273,8 @@ def tsv_task(given):
         label=label_columns,
         labels=None if given.regression else tuple(map(str, labels or ())),
         metrics=("micro_f1",) if given.multi_label else _SCORES if given.regression else _ACCURACY,
-        files=OWN_FILES,
-        splits_with_header=None if given.header is None else SPLITS if given.header else (),
+        files=split_files.OWN,
+        splits_with_header={None: None, True: split_files.SPLITS, False: ()}[given.header],
         delimiter=tables.parse_delimiter(given.delimiter),
         guid="row",
         test_guid="position",
@@ -314,11 +310,7 @@ def columns(*given):
 
 def _as_in_training(task, data_dir):
     """The task with the form of several labels, and all labels, which the training file tells."""
-    remedy = (
-        " to read the labels from: check --data_dir, or give the model's labels in the order of "
-        "its training as --labels"
-    )
-    path = input_file(task, data_dir, "train", remedy)
+    path = input_file(task, data_dir, "train", split_files.LABELS_NEEDED)
     table = read_rows(task, data_dir, "train")
     if task.multi_label and len(task.label) == 1:
         with about(path):
@@ -412,35 +404,15 @@ def describe(task, data_dir):
     return f"{table}, labels: {task.label_form or 'columns of 0 and 1'}"
 
 
-def input_file(task, data_dir, split, remedy=None):
-    """Path of the file of a split.
-
-    Args:
-        task: GlueTask.
-        data_dir: str.
-        split: str, one of SPLITS.
-        remedy: str, end of the message if there is no file; by default it names the flag that needs
-            the file.
-
-    Raises:
-        UserError: the task has no such split, or its file is missing or exists in two formats.
-    """
+def input_file(task, data_dir, split, needed=None):
+    """Path of the file of a split; arguments and errors are those of `split_files.find`."""
     if split not in task.files:
         raise UserError(
             f"{task.folder} has no {split} file, only {', '.join(task.files)}; "
             "choose another --task_name or leave that step out"
         )
-    paths = [os.path.join(data_dir, task.folder, name) for name in task.files[split]]
-    if found := files.only_one(paths):
-        return found
-    if data_dir and not tf.io.gfile.isdir(data_dir):
-        state = "a file" if tf.io.gfile.exists(data_dir) else "not there"
-        raise UserError(f"--data_dir={data_dir} is {state}: give the directory with the data")
-    folder = os.path.join(data_dir, task.folder)
-    names = sorted(tf.io.gfile.listdir(folder)) if tf.io.gfile.isdir(folder) else []
-    others = f"; {folder.rstrip('/')} has {reprlib.repr(names)[1:-1]}" if names else ""
-    needed = f", which {NEEDED_BY[split]} needs: check --data_dir and --task_name{others}"
-    raise UserError(f"there is no {' or '.join(paths)}{remedy or needed}")
+    names = [os.path.join(task.folder, name) for name in task.files[split]]
+    return split_files.find(data_dir, split, names, needed=needed)
 
 
 def read_examples(task, data_dir, split, tokenizer):
@@ -449,7 +421,7 @@ def read_examples(task, data_dir, split, tokenizer):
     Args:
         task: GlueTask.
         data_dir: str, directory that holds the task's folder.
-        split: str, one of SPLITS.
+        split: str, one of split_files.SPLITS.
         tokenizer: FullTokenizer, whose `normalize` cleans the texts, and labels and names where
             the original does so.
 
@@ -518,8 +490,8 @@ def read_rows(task, data_dir, split):
     labelled = split != "test"
     if labelled and not task.label and split in task.files:
         raise UserError(
-            f"--label_column is missing: {NEEDED_BY[split]} needs it. Name the column with the "
-            f"labels in {input_file(task, data_dir, split)}, or give its number, from 0"
+            f"--label_column is missing: {split_files.NEEDED_BY[split]} needs it. Name the column "
+            f"with the labels in {input_file(task, data_dir, split)}, or give its number, from 0"
         )
     path = input_file(task, data_dir, split)
     columns = task.text_of(split) + (task.label if labelled else ())
@@ -533,12 +505,9 @@ def read_rows(task, data_dir, split):
         has_header = _shares_header(task, data_dir, split) or None  # None: recognise it
     else:
         has_header = split in task.splits_with_header
-    table = tables.read_columns(
-        path,
+    form = {"delimiter": task.delimiter, "quoted_tabs": task.is_own}
+    table = tables.open_table(path, columns, has_header=has_header, **form).take(
         columns,
-        has_header=has_header,
-        delimiter=task.delimiter,
-        quoted_tabs=task.is_own,
         keep_blank=split in task.splits_with_blank_rows,
         skip_short=split in task.splits_with_short_rows,
     )
@@ -568,11 +537,13 @@ def _shares_header(task, data_dir, split):
     """
     if tables.names_in(task.text):
         return False  # the names tell
-    starts = {}
-    for other in SPLITS:
+    starts, given = {}, {"delimiter": task.delimiter, "has_header": False}
+    for other in split_files.SPLITS:
         with contextlib.suppress(UserError):  # the split may not be needed
-            path = files.only_one([os.path.join(data_dir, name) for name in OWN_FILES[other]])
-            starts[other] = tables.first_rows(path, task.text, task.delimiter) if path else []
+            path = input_file(task, data_dir, other)
+            table = tables.open_table(path, task.text, most_lines=tables.SAMPLE_LINES, **given)
+            rows = table.rows if table.form.separator else []  # JSON has names
+            starts[other] = [[*map(str.strip, row.cells)] for row in rows if row.cells]
     texts = {
         other: [[row[n] for n in task.text if n < len(row)] for row in rows[:2]]
         for other, rows in starts.items()

@@ -5,39 +5,36 @@ import contextlib
 import json
 import reprlib
 
-from albert_tf.errors import UserError, check_json, parse_json, read_local
+from albert_tf.errors import UserError, check_json, read_local
 
 
-def read(path, expected):
-    """Reads a JSON file in UTF-8, UTF-16 or UTF-32; one with an object on each line as a list.
+def content(path, expected):
+    """Content of a JSON file in UTF-8, UTF-16 or UTF-32, as UTF-8: bytes.
 
     Args:
         path: str.
         expected: str, what the file must hold, for the message if it is a table.
 
     Raises:
-        UserError: the file cannot be read, is compressed, or is not JSON.
+        UserError: the file cannot be read, is compressed or a table.
     """
     if "://" in path:
         from albert_tf import files  # only for remote files: TensorFlow is a slow import
 
-        content = files.read_bytes(path)
+        found = files.read_bytes(path)
     else:
-        content = read_local(path)
-    if content.startswith(b"\x1f\x8b"):  # as gzip writes it
+        found = read_local(path)
+    if found.startswith(b"\x1f\x8b"):  # as gzip writes it
         raise UserError(f"{path} is compressed: unpack it")
     with contextlib.suppress(UnicodeDecodeError):
-        content = content.decode(json.detect_encoding(content)).encode()
-    first_line, _, rest = (part.strip() for part in content.lstrip().partition(b"\n"))
+        found = found.decode(json.detect_encoding(found)).encode()
+    first_line = found.lstrip().partition(b"\n")[0].strip()
     if not first_line.startswith((b"{", b"[")) and {*b",\t"} & {*first_line}:
         raise UserError(
             f"{path} seems to be a table, and {expected}. Convert it. It begins: "
             f"{first_line[:40]!r}"
         )
-    if rest and first_line.startswith(b"{") and first_line.endswith(b"}"):
-        lines = enumerate(content.splitlines(), start=1)
-        return [parse_json(line, f"{path}, line {n}") for n, line in lines if line.strip()]
-    return parse_json(content, path)
+    return found
 
 
 def field(found, name, kind, where):

@@ -173,18 +173,16 @@ class MultiLabelTask(classification.ClassificationTask):
     def warning(self, split, outputs):
         """A sign of failed training: all texts get the same labels, and not all have the same."""
         scores, gold = self.probabilities(outputs["logits"]), split.arrays["label_ids"]
-        found = scores > self._threshold(split, scores)
-        if len(found) < 2 or np.any(found != found[0]) or not np.any(gold != gold[0]):
-            return None
-        labels = LABEL_SEPARATOR.join(np.array(self.labels)[found[0]])
-        return (
-            f"all {len(found)} {self.classified} are predicted to have "
-            f"{f'the labels {labels!r}' if labels else 'no label'}: {base.NOT_LEARNT}"
-        )
+        found = map(self._joined, scores > self._threshold(split, scores))
+        return base.collapsed("texts are predicted to be", [*found], [*map(self._joined, gold)])
 
     def target(self, row):
         """The labels of an example."""
-        return LABEL_SEPARATOR.join(np.array(self.labels)[row["label_ids"] > 0])
+        return self._joined(row["label_ids"])
+
+    def _joined(self, chosen):
+        """The labels that are chosen by 0 or 1 for each: str."""
+        return LABEL_SEPARATOR.join(np.array(self.labels)[chosen > 0])
 
     def _threshold(self, split, scores):
         """The known threshold for a test set, for others that of the best micro F1."""

@@ -18,7 +18,6 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from albert_tf import files
 from albert_tf.checkpoints.run_directory import FinetunedTask
 from albert_tf.corpus import unpacking
 from albert_tf.errors import UserError, about, decode, parse_json
@@ -26,7 +25,7 @@ from albert_tf.model import heads, objectives
 from albert_tf.options import OF_WORDS
 from albert_tf.publish import graph_inputs, signatures
 from albert_tf.records import schemas
-from albert_tf.tasks import base, label_lists, tables, tag_schemes
+from albert_tf.tasks import base, label_lists, split_files, tables, tag_schemes
 from albert_tf.text.sequences import pack_segments
 from albert_tf.text.tokenization import UNKNOWN
 from albert_tf.training.splits_and_results import Split
@@ -115,23 +114,10 @@ class Sentences(list):
         return any(word.label for word in self.words)
 
 
-def input_file(data_dir, split, remedy="check --data_dir"):
-    """Path of the file of a split, such as `<split>.conll`.
-
-    Args:
-        data_dir: str.
-        split: str, train, dev or test.
-        remedy: str, for the message.
-
-    Raises:
-        UserError: no such file exists, or two do.
-    """
-    start = os.path.join(data_dir, split)
-    for endings in ENDINGS:
-        if found := files.only_one([start + ending for ending in endings]):
-            return found
-    first, *others = itertools.chain(*ENDINGS)
-    raise UserError(f"there is no {start}{first} (or {', '.join(others)}): {remedy}")
+def input_file(data_dir, split, needed=None):
+    """Path of the file of a split; arguments and errors are those of `split_files.find`."""
+    groups = ([split + ending for ending in endings] for endings in ENDINGS)
+    return split_files.find(data_dir, split, *groups, needed=needed)
 
 
 def read(path, labels=None, needs_labels=True, columns=RECOGNISED, header=()):
@@ -246,7 +232,7 @@ def _lines(path, columns):
             lines.pop()
         places = [f"{path}, line {n}" for n in range(1, len(lines) + 1)]
         return _unquoted([*map(decode, lines, places)]), places, columns, None
-    table = tables.read_columns(path, (0,), has_header=False, keep_blank=True)
+    table = tables.open_table(path, (0,), has_header=False).take((0,), keep_blank=True)
     if not is_json:
         table, columns = _with_lists(table, columns)
     if table.header:
@@ -516,8 +502,7 @@ def find_labels(data_dir, given=None, columns=RECOGNISED):
         with about(f"--labels={','.join(given)}"):
             tag_schemes.find(given)
         return tuple(given)
-    remedy = "check --data_dir, or give the model's labels in the order of its training as --labels"
-    path = input_file(data_dir, "train", remedy)
+    path = input_file(data_dir, "train", split_files.LABELS_NEEDED)
     sentences = read(path, columns=columns)
     found = collections.Counter(word.label for word in sentences.words)
     if columns.label is None:

@@ -24,7 +24,7 @@ from albert_tf.errors import UserError, about, parse_json
 from albert_tf.model import heads, objectives
 from albert_tf.publish import graph_inputs, signatures
 from albert_tf.records import schemas
-from albert_tf.tasks import base, data_report, glue, json_file, label_lists, tables
+from albert_tf.tasks import base, data_report, json_file, label_lists, split_files, tables
 from albert_tf.text.sequences import NUM_SPECIALS, pack_segments
 from albert_tf.training import evaluation
 from albert_tf.training.splits_and_results import Split
@@ -33,7 +33,6 @@ LEVELS = ("middle", "high")
 LETTERS = string.ascii_uppercase
 NUM_OPTIONS = 4  # of RACE
 MOST_OPTIONS = len(LETTERS)
-_OWN = glue.GlueTask("", text=("question",), files=glue.OWN_FILES)  # a user's tables
 COLUMNS = {  # what a column holds -> names that it may have, in small letters
     "question": (
         "question", "question_stem", "question.stem", "prompt", "query", "sentence", "goal", "ctx",
@@ -105,13 +104,13 @@ def input_files(data_dir, split, levels=LEVELS):
     Raises:
         UserError: a level has no file.
     """
-    if has_tables(data_dir):
+    if own_splits(data_dir):
         if levels != LEVELS:
             raise UserError(
                 f"--{levels[0]}_only chooses a level of RACE. --data_dir={data_dir} has tables, "
                 "which have no levels"
             )
-        return [("", glue.input_file(_OWN, data_dir, split))]
+        return [("", split_files.find(data_dir, split, split_files.OWN[split]))]
     found_files = []
     for level in levels:
         folder = os.path.join(data_dir, "RACE", split, level)
@@ -131,12 +130,11 @@ def input_files(data_dir, split, levels=LEVELS):
     return found_files
 
 
-def has_tables(data_dir):
-    """Whether a directory has a user's own tables, and not the folder RACE (bool)."""
-    names = [name for names in glue.OWN_FILES.values() for name in names]
-    return not tf.io.gfile.isdir(os.path.join(data_dir, "RACE")) and any(
-        tf.io.gfile.exists(os.path.join(data_dir, name)) for name in names
-    )
+def own_splits(data_dir):
+    """The splits of which a directory without the folder RACE has a user's own tables: list."""
+    names = tf.io.gfile.listdir(data_dir) if tf.io.gfile.isdir(data_dir) else []
+    splits = [split for split, own in split_files.OWN.items() if not {*own}.isdisjoint(names)]
+    return [] if tf.io.gfile.isdir(os.path.join(data_dir, "RACE")) else splits
 
 
 def read_examples(
@@ -193,12 +191,10 @@ def count_options(data_dir, levels=LEVELS):
     Raises:
         UserError: a training file is missing, or a file is damaged.
     """
-    splits = [s for s in ("dev", "test") if tf.io.gfile.isdir(os.path.join(data_dir, "RACE", s))]
-    if has_tables(data_dir):
-        names = tf.io.gfile.listdir(data_dir)
-        splits = [s for s in ("dev", "test") if {*glue.OWN_FILES[s]} & {*names}]
+    folders = {split: os.path.join(data_dir, "RACE", split) for split in split_files.SPLITS}
+    splits = own_splits(data_dir) or [s for s in folders if tf.io.gfile.isdir(folders[s])]
     counts = [2]
-    for split in ["train", *splits]:
+    for split in dict.fromkeys(["train", *splits]):
         for _, path in input_files(data_dir, split, levels):
             for place, passage in _passages(path):
                 for options in json_file.field(passage, "options", list, place):
@@ -326,18 +322,15 @@ def table_of_questions(path):
         path: str.
 
     Raises:
-        UserError: no column has questions, or as `tables.read_columns`.
+        UserError: no column has questions, or as `tables.open_table`.
     """
-    try:
-        return tables.read_columns(path, ("question",), has_header=True)
-    except UserError:  # perhaps the column has another name
-        header = tables.read_columns(path, (0,), has_header=True).header
-        names = columns_of(header)["question"]
+    table = tables.open_table(path, *([name] for name in COLUMNS["question"]), has_header=True)
+    names = columns_of(table.header)["question"]
     if not names:
         raise UserError(
-            f"{path}: no column has questions: name it question. Columns: {', '.join(header)}"
+            f"{path}: no column has questions: name it question. Columns: {', '.join(table.header)}"
         )
-    return tables.read_columns(path, names[:1], has_header=True)
+    return table.take(names[:1])
 
 
 def _read_table(path):
@@ -691,7 +684,7 @@ class RaceData(base.DataSet):
 
     def described(self):
         """The training folder and its levels, or the table with the columns that are read."""
-        if has_tables(self.data_dir):
+        if own_splits(self.data_dir):
             table = _read_table(self.sources("train")[0])
             used = [*itertools.chain(*columns_of(table.header).values())]
             used += ["id", *option_columns(table.header)]

@@ -18,7 +18,7 @@ from albert_tf.errors import UserError, decode, parse_json
 
 SEPARATORS = {"\t": "tabs", ",": "commas", ";": "semicolons", "|": "vertical bars"}
 _UNUSUAL = {"^": "carets", "~": "tildes", "#": "number signs", ":": "colons"}  # separators too
-_SAMPLE, _SAMPLE_LINES = 2**20, 200  # bytes and lines that tell the separator
+_SAMPLE, SAMPLE_LINES = 2**20, 200  # bytes and lines that tell the separator
 _CELL = re.compile(rb'("(?:[^"]|"")*+"|[^"\t\n]*+)(?:\t|\r?\n|\Z)')
 _TO_SPACES = str.maketrans("\t\r\n", "   ")
 _NUMBER = re.compile(r"[+-]?\d{1,1000}(\.\d{0,1000})?")
@@ -112,7 +112,13 @@ def names_in(columns):
     return [column for column in columns if isinstance(column, str)]
 
 
-def find_form(content, path, columns=(), delimiter=None, quoted_tabs=True):
+def _names_one(cells, any_of):
+    """Whether cells (str) hold all names of one of several sets of columns, which has names."""
+    cells = {*cells}
+    return any(names and {*names} <= cells for names in map(names_in, any_of))
+
+
+def find_form(content, path, any_of=((),), delimiter=None, quoted_tabs=True):
     """Finds out how the rows of a file are written.
 
     The separator is the one that gives all rows the same number of columns, and the columns that
@@ -122,7 +128,7 @@ def find_form(content, path, columns=(), delimiter=None, quoted_tabs=True):
     Args:
         content: bytes, of the file or its beginning, without byte order mark.
         path: str; if its name ends in .csv, commas come before tabs.
-        columns: sequence of the needed columns, as of `read_columns`.
+        any_of: sequence of sequences of columns, one of which is needed, as of `open_table`.
         delimiter: str or None, the separator if it is known.
         quoted_tabs: bool; if False, quotes are ordinary characters between tabs.
 
@@ -143,19 +149,21 @@ def find_form(content, path, columns=(), delimiter=None, quoted_tabs=True):
         forms.sort(key=lambda form: form.separator != ",")
     if delimiter:
         return next((f for f in forms if f.separator == delimiter), Form(delimiter, True))
-    lines = content[:_SAMPLE].split(b"\n")[:_SAMPLE_LINES]
+    lines = content[:_SAMPLE].split(b"\n")[:SAMPLE_LINES]
     lines = [line.decode(errors="replace").removesuffix("\r") + "\n" for line in lines]
-    found = {form: rank for form in forms if (rank := _rank(lines, form, columns)) is not None}
+    found = {form: rank for form in forms if (rank := _rank(lines, form, any_of)) is not None}
     if not found:
         return forms[0]
     best = min(found, key=lambda form: found[form])
+    if () in any_of and found[best][0] and not path.endswith(".csv"):
+        return tabs
     return best._replace(spaced=found[best][1] == _PUNCTUATION)
 
 
 _FITS, _ONE_COLUMN, _SELDOM, _PUNCTUATION = range(4)  # of a separator, best first
 
 
-def _rank(lines, form, columns):
+def _rank(lines, form, any_of):
     """How well a form fits lines: (whether names are missing, a rank); None if it does not."""
     try:
         rows = list(filter(None, csv_rows(lines, form)))
@@ -165,11 +173,11 @@ def _rank(lines, form, columns):
         rows.pop()  # which may be cut
     widths = [len(row) for row in rows] or [0]
     width = widths[0]
-    last = max((column for column in columns if isinstance(column, int)), default=0)
-    if width <= last or width < min(len(columns), 2):
+    needed = (max([min(len(c), 2), *(n + 1 for n in c if isinstance(n, int))]) for c in any_of)
+    if width < min(needed):
         return None
-    names, wanted = {cell.strip() for cell in rows[0]}, {*names_in(columns)}
-    is_unnamed = not wanted <= names
+    wanted = [*filter(None, map(names_in, any_of))]
+    is_unnamed = bool(wanted) and not _names_one(map(str.strip, rows[0]), any_of)
     if sum(other != width for other in widths) > len(rows) / 10 and (is_unnamed or not wanted):
         return None
     text, separator = "".join(lines), re.escape(form.separator)
@@ -220,49 +228,12 @@ def _has_quoted_cells(content):
     )
 
 
-def first_rows(path, columns, delimiter=None):
-    """The first rows of a table, of some lines: list of lists of str; no rows of JSON objects.
-
-    Args:
-        path: str.
-        columns: sequence of the needed columns, as of `read_columns`.
-        delimiter: str or None, as of `find_form`.
-
-    Raises:
-        UserError: the file cannot be read.
-    """
-    from albert_tf.corpus import unpacking
-
-    lines = unpacking.lines(path)
-    content = b"".join(itertools.islice(lines, _SAMPLE_LINES))
-    for line in itertools.islice(lines, _SAMPLE_LINES):  # up to the end of a cell in quotes
-        if content.count(b'"') % 2 == 0:
-            break
-        content += line
-    form, content = _prepared(content, path, columns, delimiter)
-    if not form.separator:
-        return []
-    texts = [f"{line}\n" for line in content.decode(errors="replace").split("\n")]
-    rows_ = ([cell.strip() for cell in row] for row in csv_rows(texts[form.has_hint :], form))
-    return [*filter(any, rows_)]
-
-
-def _prepared(content, path, columns, delimiter, quoted_tabs=True):
-    """The Form of a file; and its content with line feeds, no comments and no byte order marks."""
-    if b"\n" not in content:  # lines of old spreadsheets end in a carriage return
-        content = content.replace(b"\r", b"\n")
-    if quoted_tabs:  # files of Excel that were joined have such marks between them
-        content = re.sub(rb"^" + codecs.BOM_UTF8, b"", content, flags=re.MULTILINE)
-    content = _without_comments(content, columns)
-    return find_form(content.lstrip(b"\r\n"), path, columns, delimiter, quoted_tabs), content
-
-
-def _without_comments(content, columns):
+def _without_comments(content, any_of):
     """Makes comments blank: lines with # that stand before a header with the names of columns."""
-    names = [name.encode() for name in names_in(columns)]
-    lines = content.split(b"\n", _SAMPLE_LINES)
-    for place, line in enumerate(lines if names else []):
-        if not line.startswith(b"#") or all(name in line for name in names):
+    named = [[name.encode() for name in names] for names in map(names_in, any_of) if names]
+    lines = content.split(b"\n", SAMPLE_LINES)
+    for place, line in enumerate(lines if named else []):
+        if not line.startswith(b"#") or any(all(n in line for n in names) for names in named):
             break
         lines[place] = b""
     return b"\n".join(lines)
@@ -288,8 +259,8 @@ class Row(NamedTuple):
         place: str, file and line, for messages.
         line: int, its first line from 1.
         number: int, of the row from 0, counting the header.
-        cells: list of str, all columns.
-        values: list of str, the requested columns.
+        cells: list of str, all columns; none in a blank row.
+        values: list of str, the columns that were taken; at first all.
     """
 
     place: str
@@ -309,6 +280,7 @@ class Table(NamedTuple):
         first: list of str, the first row, or the names of the columns.
         rows: list of Row.
         left_out: int, number of rows left out.
+        is_own: bool, whether it is a user's own, which has no row that is longer than the first.
     """
 
     path: str
@@ -317,91 +289,89 @@ class Table(NamedTuple):
     first: list
     rows: list
     left_out: int
+    is_own: bool
 
     def __str__(self):
         names = reprlib.repr(self.header)[1:-1] if self.header else "no header"
         return f"{self.path}: {self.form}, {f'header {names}' if self.header else names}"
 
+    def take(self, columns, keep_blank=False, skip_short=False):
+        """The Table with the values of some columns.
 
-def read_columns(
-    path,
-    columns,
-    *,
-    has_header=None,
-    delimiter=None,
-    quoted_tabs=True,
-    keep_blank=False,
-    skip_short=False,
-):
-    """Reads the given columns of a file: separated by tabs or otherwise, CSV, or JSON objects.
+        Args:
+            columns: sequence of int from 0 (-1 is the last, which must not be another of them), or
+                str as in the header.
+            keep_blank: bool, whether a blank row counts as empty columns; otherwise it is left out.
+            skip_short: bool, whether a row that lacks columns is left out; otherwise it is an
+                error.
+
+        Raises:
+            UserError: a column is missing, there is no row, or a row of a user's own file repeats
+                the header or is longer than the first line.
+        """
+        if names_in(columns) and self.header is None:
+            raise UserError(
+                f"--noheader: {self.path} has no names then, so give columns by number, from 0"
+            )
+        numbers = [number_of(column, self.header, self.path, self.form) for column in columns]
+        width = max(numbers) + 1 - min(0, *numbers)
+        blank = [""] * max(width, len(self.first)) if keep_blank else []
+        found, left_out = [], self.left_out
+        for row in self.rows:
+            cells = row.cells or blank
+            if self.is_own:
+                _check_against_first(row, self)
+            if len(cells) >= width:
+                found.append(row._replace(cells=cells, values=[cells[n] for n in numbers]))
+            elif not cells or skip_short:
+                left_out += 1
+            else:
+                raise UserError(
+                    f"{row.place}: {len(cells)} columns, at least {width} are expected. The file "
+                    f"is read with {self.form}; run_classifier.py and predict.py take another "
+                    "--delimiter"
+                )
+        if not found:
+            raise UserError(f"{self.path} holds no example")
+        return self._replace(rows=found, left_out=left_out)
+
+
+def open_table(path, *any_of, has_header=None, delimiter=None, quoted_tabs=True, most_lines=None):
+    """Reads a file with columns: separated by tabs or otherwise, CSV, or JSON objects.
 
     Args:
         path: str.
-        columns: sequence of int from 0 (-1 is the last, which must not be another of them), or str
-            as in the header.
+        *any_of: sequences of columns, as of `Table.take`, of which the file has one; they tell the
+            separator and the header. An empty one stands for a file without names, in which only
+            tabs separate columns, but for CSV.
         has_header: bool, whether the first row names the columns; None to recognise it.
         delimiter: str or None, as of `find_form`.
         quoted_tabs: bool, as of `find_form`.
-        keep_blank: bool, whether a blank row counts as empty columns; otherwise it is left out.
-        skip_short: bool, whether a row that lacks columns is left out; otherwise it is an error.
+        most_lines: int, lines to read; None for all.
 
     Returns:
-        Table.
+        Table, all of whose rows are there.
 
     Raises:
-        UserError: the file cannot be read, is empty or not UTF-8, or its quotes do not fit; a
-            column is missing, there is no row, or a row of a user's own file is longer than the
-            first line.
+        UserError: the file cannot be read, is empty or not UTF-8, or its quotes do not fit.
     """
-    form, table = _rows_of(path, columns, delimiter, quoted_tabs)
-    names, found, left_out = names_in(columns), [], 0
-    if names:  # nothing before a header is a row
-        left_out = next((place for place, (_, cells) in enumerate(table) if cells), 0)
-        table = table[left_out:]
-    first = [cell.strip() for cell in table[0][1]]
-    filled = [cells for _, cells in table[1:] if cells]
-    if names and {*map(len, filled)} == {len(first) + 1}:  # R writes no name for numbers of rows
-        is_of_r = [cells[0] for cells in filled] == [str(n + 1) for n in range(len(filled))]
-        is_of_r &= any(cells[-1].strip() for cells in filled)  # no separators at the ends of rows
-        first = [""] * is_of_r + first
-    if not form.separator:
-        has_header = True
-    elif has_header is None:
-        has_header = bool(names) or is_numbering(first)
-    if names and not has_header:
-        raise UserError(f"--noheader: {path} has no names then, so give columns by number, from 0")
-    columns = [number_of(column, first, path, form) for column in columns]
-    width = max(columns) + 1 - min(0, *columns)
-    for number, (line, cells) in enumerate(table[has_header:], start=int(has_header)):
-        if not cells and keep_blank:
-            cells = [""] * max(width, len(first))
-        place = f"{path}, line {line}"
-        if quoted_tabs:
-            _check_against_first(cells, first, has_header, place, form)
-        if len(cells) >= width:
-            found.append(Row(place, line, number, cells, [cells[column] for column in columns]))
-        elif not cells or skip_short:
-            left_out += 1
-        else:
-            raise UserError(
-                f"{place}: {len(cells)} columns, at least {width} are expected. The file is read "
-                f"with {form}; run_classifier.py and predict.py take another --delimiter"
-            )
-    if not found:
-        raise UserError(f"{path} holds no example")
-    return Table(path, form, first if has_header else None, table[0][1], found, left_out)
-
-
-def _rows_of(path, columns, delimiter, quoted_tabs):
-    """Reads a file: (Form, list of rows as of `rows`), for `read_columns`."""
     from albert_tf.corpus import unpacking
 
-    content = unpacking.read(path)
+    lines = unpacking.lines(path)
+    content = b"".join(itertools.islice(lines, most_lines))
+    for line in itertools.islice(lines, most_lines or 0):  # up to the end of a cell in quotes
+        content += line if content.count(b'"') % 2 else b""
+    content = content.removeprefix(codecs.BOM_UTF8)
     if not content.strip():
         raise UserError(f"{path} is empty; it needs one example per line")
-    form, content = _prepared(content, path, columns, delimiter, quoted_tabs)
+    if b"\n" not in content:  # lines of old spreadsheets end in a carriage return
+        content = content.replace(b"\r", b"\n")
+    if quoted_tabs:  # files of Excel that were joined have such marks between them
+        content = re.sub(rb"^" + codecs.BOM_UTF8, b"", content, flags=re.MULTILINE)
+    content = _without_comments(content, any_of)
+    form = find_form(content.lstrip(b"\r\n"), path, any_of, delimiter, quoted_tabs)
     lines = [line + b"\n" for line in content.removesuffix(b"\n").split(b"\n")]
-    table = [*rows(lines, path, form)] if form.separator else _objects(content, lines, path)
+    table = [*rows(lines, path, form)] if form.separator else _objects(content, path)
     if not table:
         raise UserError(f"{path} holds no example")
     cells = table[0][1]
@@ -412,17 +382,45 @@ def _rows_of(path, columns, delimiter, quoted_tabs):
         )
     if quoted_tabs:  # spreadsheets write separators alone for rows without content
         table = [(line, cells if any(map(str.strip, cells)) else []) for line, cells in table]
-    return form, table
+    start, has_names = 0, any(map(names_in, any_of))
+    if has_names or quoted_tabs:  # elsewhere, a blank line may be the header, as in the original
+        start = next((place for place, (_, cells) in enumerate(table) if cells), 0)
+    first = [cell.strip() for cell in table[start][1]]
+    if has_names:
+        first = _with_index(first, table[start + 1 :])
+    if not form.separator:
+        has_header = True
+    elif has_header is None:
+        has_header = all(map(names_in, any_of)) or _names_one(first, any_of) or is_numbering(first)
+    left_out = start if has_header else 0  # nothing before a header is a row
+    numbered = itertools.islice(enumerate(table[left_out:]), int(has_header), None)
+    found = [
+        Row(f"{path}, line {line}", line, number, cells, cells)
+        for number, (line, cells) in numbered
+    ]
+    header = first if has_header else None
+    return Table(path, form, header, table[start][1], found, left_out, is_own=quoted_tabs)
 
 
-def _check_against_first(cells, first, has_header, place, form):
+def _with_index(first, table):
+    """The header of a table, with a name for the numbers of its rows, to which R gives none."""
+    filled = [cells for _, cells in table if cells]
+    is_of_r = {*map(len, filled)} == {len(first) + 1} and all(
+        cells[0] == str(number) for number, cells in enumerate(filled, start=1)
+    )
+    # There may be separators at the ends of rows.
+    return [""] * (is_of_r and any(cells[-1].strip() for cells in filled)) + first
+
+
+def _check_against_first(row, table):
     """Raises UserError if a row of a user's own file repeats the header or is longer."""
-    if has_header and len(first) > 1 and [*map(str.strip, cells)] == first:
-        raise UserError(f"{place}: the names of the columns are repeated: remove this line")
-    if any(map(str.strip, cells[len(first) :])):  # pandas refuses it too
+    first = table.header or table.first
+    if len(first) > 1 and [*map(str.strip, row.cells)] == table.header:
+        raise UserError(f"{row.place}: the names of the columns are repeated: remove this line")
+    if any(map(str.strip, row.cells[len(first) :])):  # pandas refuses it too
         raise UserError(
-            f"{place}: {len(cells)} columns, but the first line has {len(first)}. The file is "
-            f"read with {form}: put texts with this character in quotes, or give another "
+            f"{row.place}: {len(row.cells)} columns, but the first line has {len(first)}. The file "
+            f"is read with {table.form}: put texts with this character in quotes, or give another "
             "--delimiter to run_classifier.py"
         )
 
@@ -479,43 +477,61 @@ def number_of(column, header, path, form=None):
     return header.index(column)
 
 
-def _objects(content, lines, path):
+def _objects(content, path):
     """A table of JSON objects, one a line or in a list, as `rows`; their keys are its header."""
-    found = [(n, flat(row or {})) for n, row in _numbered_objects(content, lines, path)]
+    found = [(n, flat(row or {})) for n, row in objects(content, path)]
     keys = [*dict.fromkeys(key for _, row in found for key in row)]
     table = [(n, [cell(row.get(key)) for key in keys] if row else []) for n, row in found]
     return [(0, keys), *table]
 
 
-def json_lines(content, path):
+def json_lines(content, path, row_keys):
     """A file that is one JSON value, a list of objects or a table of pandas, as JSON lines.
 
     Args:
         content: bytes.
-        path: str, for messages.
+        path: str.
+        row_keys: set of str, as of `objects`.
 
     Returns:
         list of bytes, each with its line end; None if the first line is an object, or no JSON.
     """
     if not (_is_json(content, path) and _is_one_value(content)):
         return None
-    found = _numbered_objects(content, [], path)
+    found = objects(content, path, row_keys)
     texts = (json.dumps(row, ensure_ascii=False) if row else "" for _, row in found)
     return [text.encode() + b"\n" for text in texts]
 
 
-def _numbered_objects(content, lines, path):
-    """Yields (number of the line, dict or None) of the JSON objects of a file."""
-    is_line = path.endswith(".jsonl") and len(lines) == 1 and content[:1] == b"{"
+def objects(content, path, row_keys=frozenset()):
+    """Yields the JSON objects of a file that are its rows, whichever way they are written.
+
+    They stand on a line each, in a list, as a list in an object, or in any form in which pandas
+    writes a table.
+
+    Args:
+        content: bytes.
+        path: str; if its name ends in .jsonl, one line is one row.
+        row_keys: set of str; an object with one of them is a row, or a table of columns, whatever
+            lists it has.
+
+    Yields:
+        (number of the line or row from 1, dict; None for a blank line or null).
+
+    Raises:
+        UserError: the file is not JSON, a row is no object, or several lists may be the rows.
+    """
+    lines = content.removesuffix(b"\n").split(b"\n")
+    is_line = path.endswith(".jsonl") and len(lines) == 1 and content[:1] == b"{" and not row_keys
     if _is_one_value(content) and not is_line:
         whole = parse_json(content, path)
-        found = whole if isinstance(whole, list) else _rows_of_object(whole, path)
+        found = _rows_of_object(whole, path, row_keys) if isinstance(whole, dict) else whole
     else:
         found = [
             parse_json(line, f"{path}, line {n}") if line.strip() else None
             for n, line in enumerate(lines, start=1)
         ]
-    for number, row in enumerate(found, start=1):
+    for number, row in enumerate(found if isinstance(found, list) else [found], start=1):
         if not isinstance(row, dict | None):
             raise UserError(
                 f"{path}, line {number}: a JSON object with the columns is expected. Received: "
@@ -539,17 +555,16 @@ def _is_one_value(content):
     return first.startswith(b"[") or not rest or not first.rstrip().endswith(b"}")
 
 
-def _rows_of_object(found, path):
-    """The rows of one object: its list of objects, or any form in which pandas writes a table.
-
-    Raises:
-        UserError: several of its lists may be the rows, and none is named `data`.
-    """
+def _rows_of_object(found, path, row_keys):
+    """The rows of one object, as `objects`; a list that is named `data` comes first."""
     lists = {
         key: value
         for key, value in found.items()
         if isinstance(value, list) and value and all(isinstance(row, dict) for row in value)
     }
+    if not row_keys.isdisjoint(lists):
+        return [found]
+    lists = lists if row_keys.isdisjoint(found) else {}
     if len(lists) > 1 and "data" not in lists:
         raise UserError(
             f"{path}: the object has several lists of objects, {', '.join(lists)}: keep one of "

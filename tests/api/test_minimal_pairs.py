@@ -41,6 +41,8 @@ def json_lines(*rows):
         "sentence_good\tsentence_bad\na b\tb a\nc d\td c\n",
         "sentence_bad\tsentence_good\nb a\ta b\nd c\tc d\n",
         "a b\nb a\nc d\nd c\n",
+        "a b\nb a\n\nc d\nd c\n",
+        "0\t1\na b\tb a\nc d\td c\n",
         json_lines(PAIR, {"sentence_good": "c d", "sentence_bad": "d c", "UID": None}),
         json.dumps([PAIR, {"sentence_good": "c d", "sentence_bad": "d c"}]),
         json_lines(PAIR, {"good_sentence": "c d", "bad_sentence": "d c"}),
@@ -61,6 +63,12 @@ def test_forms_of_files(content, write):
     for place, text in ((found.places[0], "a b"), (found.places[-1], "d c")):
         number = next(i for i, line in enumerate(lines, 1) if text in line)
         assert place == f"{path}, line {number}"
+
+
+def test_quotes_and_commas_of_sentences_stay(write):
+    lines = ['He said,"no" to me', '"Yes,"she said', "a,b", "b,a"]
+    (found,) = minimal_pairs.read([write("\n".join(lines))])
+    assert found.sentences == lines
 
 
 def test_paradigms_lie_in_several_files_and_some_pairs_are_taken(write):
@@ -102,14 +110,16 @@ def test_a_table_of_unknown_columns_is_refused(write):
     [
         ("", "pairs.txt"),
         ("sentence_good\tsentence_bad\n", "pairs.txt"),
-        ("a\n\nb\nc\n", "line 2"),
-        ("a\n \nb\nc\n", "line 2"),
-        ("a\nb\nc\n", "3"),
+        ("a\n\nb\nc\n", "line 1"),
+        ("a\n \nb\nc\n", "line 1"),
+        ("a\nb\nc\n", "line 3 ... 3"),
         ("a\tb\nc\n", "line 2 ... 1"),
-        ("Good ones\na b\tb a\nc d\td c\ne\tf\n", "line 2 ... sentence_good"),
+        ("1\ta\tb\n", "sentence_good ... 1, a, b"),
+        ("Good ones\na b\tb a\nc d\td c\ne\tf\n", "line 2"),
         ("a\t\n", "line 1 ... sentence_bad"),
         (json_lines(PAIR, {"sentence_good": "a"}), "line 2 ... sentence_bad"),
-        (json_lines(PAIR | {"sentence_good": 3}), "line 1 ... sentence_good"),
+        (json_lines(PAIR | {"sentence_good": ["a"]}), "line 1 ... sentence_good"),
+        (json_lines({"good": "a"}), "'sentence_good' ... 'good'"),
         (json_lines(PAIR | {"sentence_bad": "a \ud83d"}), "line 1 ... 'sentence_bad'"),
         (json_lines(PAIR | {"UID": "a\ud83d"}), "line 1 ... 'UID'"),
         (json_lines(PAIR | {"field": "a\nb"}), "line 1 ... 'a"),

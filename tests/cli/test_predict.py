@@ -364,6 +364,7 @@ def test_what_shows_columns(content, labels, flags):
         ("in.json", '{"data": [{"body": "a"}, {"body": 2}]}', {"text_column": "body"}, ["a", "2"]),
         ("in.json", '{"text": {"0": "a", "1": "b"}}', {}, ["a", "b"]),
         ("in.json", '{"text": "a b", "entities": [{"s": 1}]}', {}, ["a b"]),
+        ("in.json", '{\n"text": "a b",\n"entities": [{"s": 1}]\n}', {}, ["a b"]),
         ("in.jsonl", '{"body": "a b", "of": [{"s": 1}]}', {"text_column": "body"}, ["a b"]),
         ("in.csv", "text\na\n\nb\n", {}, ["a", None, "b"]),
         ("in.tsv", 'n\ttext\n1\t"Go\n2\ton."\n3\tc\n', {}, ['"Go', 'on."', "c"]),

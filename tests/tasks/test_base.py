@@ -4,9 +4,10 @@
 import numpy as np
 import pytest
 
+from albert_tf.tasks import base
 from albert_tf.tasks.base import DataSet, Task, mean_over_batches
 from albert_tf.training.splits_and_results import Predicted
-from tests.errors import assert_says
+from tests.errors import assert_says, names
 
 
 def test_collapse_warning():
@@ -18,6 +19,22 @@ def test_collapse_warning():
     assert task.warning(None, {"logits": same[:1]}) is None
     task.labels = None
     assert task.warning(None, {"logits": np.float32([[1.0], [1.0]])}) is None
+
+
+@pytest.mark.parametrize(
+    ("found", "gold", "what"),
+    [
+        (["a", "a"], [("a",), ("b",)], "2 ... 'a'"),
+        (["", ""], [("a",), ()], "2 ... ''"),
+        (["", ""], [(), ()], None),
+        (["a", ""], [("a",), ("b",)], None),
+        (["a"], [("b",)], None),
+    ],
+)
+def test_the_same_answer_to_all_questions_is_a_warning(found, gold, what):
+    warning = base.collapsed("questions get", found, gold)
+    assert (warning is None) == (what is None)
+    assert what is None or names(warning, what)
 
 
 def test_loss_of_the_results_is_the_mean_of_batch_means():

@@ -124,7 +124,7 @@ def test_lengths_of_options_before_the_cut(tokenizer):
 
 
 def test_the_report_of_questions(tmp_path, tokenizer, capsys):
-    asked, answer = ("When?", "When?", "Who of them all?"), {"text": "1902", "answer_start": 17}
+    asked, answer = ("When?", "When?", "Who of them all?"), {"text": "1902", "answer_start": 16}
     rows = [{"id": n, "question": text, "answers": [answer]} for n, text in enumerate(asked)]
     for name, count in (("train", 3), ("dev", 1)):
         kept = {"context": "Anna built it in 1902.", "qas": rows[:count]}
@@ -140,5 +140,6 @@ def test_the_report_of_questions(tmp_path, tokenizer, capsys):
     assert_says(
         capsys.readouterr().out,
         "Warning: dev: 1 of 1 questions stand in the training set too",
-        "train: 1 of 3 ... --max_query_length=4",
+        "train: 1 of 3 ... --max_query_length",
+        "Warning: train: ... answer_start ... 3 ... 3",
     )

@@ -6,7 +6,7 @@ import pytest
 
 from albert_tf import options
 from albert_tf.records import schemas
-from albert_tf.tasks import classification, glue
+from albert_tf.tasks import classification, glue, split_files
 from albert_tf.tasks.glue import Example
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training.splits_and_results import Split
@@ -389,7 +389,7 @@ ROWS |= {"rte": (2490, 277, 3000), "sts-b": (5749, 1500, 1379)}
 def test_real_data(name, shared_data):
     tokenizer = FullTokenizer(spm_model_file=str(shared_data / "spm" / "30k-clean.model"))
     task = glue.TASKS[name]
-    for split, rows in zip(glue.SPLITS, ROWS[name], strict=True):
+    for split, rows in zip(split_files.SPLITS, ROWS[name], strict=True):
         examples, counts = read(name, shared_data / "glue", split, tokenizer)
         assert (len(examples), counts["left_out"]) == (rows, 0)
         arrays = features(examples[:200], task, tokenizer, 64)

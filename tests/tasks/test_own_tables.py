@@ -14,7 +14,7 @@ import run_classifier
 from albert_tf.checkpoints import run_directory
 from albert_tf.cli import predict
 from albert_tf.config import AlbertConfig
-from albert_tf.tasks import glue, known, label_lists, multi_label, ner, tables
+from albert_tf.tasks import glue, known, label_lists, multi_label, ner, split_files, tables
 from albert_tf.tasks.glue import Example
 from albert_tf.training.splits_and_results import Split
 from tests import tiny
@@ -64,7 +64,10 @@ def test_spellings_of_one_label(labels, kept):
 def table_of(folder, content, columns=("text", "label"), name="a.csv", **given):
     """The table in a file with this content: str, bytes or lines."""
     lines = content if isinstance(content, list) else [content]
-    return tables.read_columns(str(write(folder, name, *lines)), columns, **given)
+    taken = {key: given.pop(key) for key in ("keep_blank", "skip_short") if key in given}
+    return tables.open_table(str(write(folder, name, *lines)), columns, **given).take(
+        columns, **taken
+    )
 
 
 def values_of(table):
@@ -166,7 +169,7 @@ def test_a_given_separator(tmp_path):
     ],
 )
 def test_commas_are_columns_where_these_are_needed(first, columns, separator):
-    assert tables.find_form(first.encode(), "a.tsv", columns).separator == separator
+    assert tables.find_form(first.encode(), "a.tsv", [columns]).separator == separator
 
 
 TEXTS = ["plain", "a, b", 'he said "no"', "two\nlines", "tab\there", "", "ende\r\n", " é"]
@@ -179,7 +182,7 @@ def test_csv_as_pandas_writes_it(name, quoting, end, tmp_path):
     path, frame = tmp_path / name, [["id", "text"], *([i, t] for i, t in enumerate(TEXTS))]
     with path.open("w", newline="", encoding="utf-8-sig") as file:
         csv.writer(file, quoting=quoting, lineterminator=end).writerows(frame)
-    table = tables.read_columns(str(path), ["text"])
+    table = tables.open_table(str(path), ["text"]).take(["text"])
     assert table.form == tables.CSV and table.header == ["id", "text"]
     assert [row.cells for row in table.rows] == [list(map(str, row)) for row in frame[1:]]
     assert [row.line for row in table.rows] == [2, 3, 4, 5, 7, 8, 9, 11]
@@ -209,6 +212,9 @@ def test_quotes_line_ends_and_byte_order_mark_of_glue(tmp_path):
         (["text,label", "a,0"], {"has_header": True}, ["text", "label"], 1),
         (["text,label", "a,0"], {}, None, 2),
         (["1,0", "a,0"], {}, None, 2),
+        (["", "0,1", "a,0"], {}, ["0", "1"], 1),
+        (["", "a,0", "b,1"], {}, None, 2),
+        (["", "a,0", "b,1"], {"keep_blank": True}, None, 3),
     ],
 )
 def test_a_header_that_numbers_the_columns(lines, given, header, count, tmp_path):
@@ -425,7 +431,7 @@ def test_blank_rows_keep_their_place_in_the_test_file(header, tokenizer, tmp_pat
 
 def test_rows_stay_in_place_below_a_header_of_numbers(tmp_path, tokenizer):
     lines = "0,1", "bad,0", "good,1", "dull,0"
-    for split in glue.SPLITS:
+    for split in split_files.SPLITS:
         _, examples, _ = read_own(tmp_path, tokenizer, (f"{split}.csv", *lines), **NUMBERED)
         assert [example.text_a for example in examples] == ["bad", "good", "dull"]
     assert [example.guid for example in examples] == ["0", "1", "2"]
@@ -788,7 +794,7 @@ def test_several_scores(tmp_path, tokenizer):
 @pytest.mark.long
 @pytest.mark.parametrize("columns", ["1", "1,2"])
 def test_scores_have_their_own_units_everywhere(columns, run_main, tmp_path):
-    for split in glue.SPLITS:
+    for split in split_files.SPLITS:
         rows = (f"the man number {i}\t{1000 * i}\t{2000 * i}" for i in range(8))
         write(tmp_path, f"{split}.tsv", *rows)
     own = {"task_name": "tsv", "label_column": columns, "regression": True, "data_dir": tmp_path}

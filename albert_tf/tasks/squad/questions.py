@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The questions of a SQuAD file. Needs no TensorFlow."""
 
+import collections
 import dataclasses
 import random
 import re
 import reprlib
 
 from albert_tf.errors import UserError
-from albert_tf.tasks import json_file
+from albert_tf.tasks import json_file, tables
 
 _FORM = (
     "a SQuAD file is JSON: an object whose `data` holds articles with paragraphs, or a list of "
@@ -15,6 +16,7 @@ _FORM = (
 )
 
 
+_KEYS = {"question", "paragraphs", "qas"}  # of a row of a file
 _SHORT_PARAGRAPH = 200  # characters; no question of SQuAD without a question mark is longer
 # Names of other data sets for those of SQuAD.
 _OF_QUESTIONS = {
@@ -82,9 +84,8 @@ def entries(path, with_context=True):
     """Yields (where, context, qa) for every question of a file; `where` is for messages.
 
     The file has the form of SQuAD, or is a list of questions with a `context` each, as of the
-    library `datasets`: JSON, JSON lines, or an object of columns as pandas writes it. The `id` of a
-    qa is a str. A whole number becomes one, and a question without id has its place in the file as
-    id, from 0.
+    library `datasets`, in any form of `tables.objects`. The `id` of a qa is a str. A whole number
+    becomes one, and a question without id has its place in the file as id, from 0.
 
     Args:
         path: str, JSON.
@@ -105,13 +106,11 @@ def entries(path, with_context=True):
 
 def _questions(path, with_context):
     """Yields (where, context or None, qa) for every question."""
-    field, content = json_file.field, json_file.read(path, _FORM)
-    if isinstance(content, dict) and {"question", "paragraphs", "qas"} & content.keys():
-        content = _rows(content)
-    is_list = isinstance(content, list) and content
-    for a, article in enumerate(content if is_list else field(content, "data", list, path)):
+    field, content = json_file.field, json_file.content(path, _FORM)
+    articles = (row for _, row in tables.objects(content, path, _KEYS) if row is not None)
+    for a, article in enumerate(articles):
         where, article = f"{path}, article {a}", _renamed(article, _OF_QUESTIONS)
-        keys = {*article} if isinstance(article, dict) else set()
+        keys = {*article}
         if keys == {"header"}:  # of MRQA
             continue
         if {"context", "question"} <= keys:
@@ -123,15 +122,6 @@ def _questions(path, with_context):
             context = _context(paragraph, place, with_context)
             for qa in field(paragraph, "qas", list, place):
                 yield place, context, _with_list(_renamed(qa, _OF_QUESTIONS), place)
-
-
-def _rows(content):
-    """The rows of a JSON object that is one row, or has columns: lists, or dicts of pandas."""
-    columns = [[*c.values()] if isinstance(c, dict) else c for c in content.values()]
-    lengths = {len(column) if isinstance(column, list) else None for column in columns}
-    if isinstance(content.get("question"), list | dict) and len(lengths) == 1:
-        return [dict(zip(content, row, strict=True)) for row in zip(*columns, strict=True)]
-    return [content]
 
 
 def _context(paragraph, where, is_needed):
@@ -266,48 +256,24 @@ def count_unlabelled(examples, version_2):
     )
 
 
-def report_oddities(examples, path):
-    """Prints oddities of questions; the questions are still used, as in the original.
+def oddities(examples):
+    """Counts of what is odd in questions, which are still used, as in the original: Counter.
 
     Args:
         examples: list of SquadExample.
-        path: str, their file.
     """
-    silent = [example for example in examples if not example.question_text.strip()]
-    if silent:
-        print(f"{path}: {len(silent)} questions have no text (the first is {silent[0].qas_id})")
-    taught = [example for example in examples if example.orig_answer_text]
-    several = sum(len(example.answers) > 1 for example in taught)
-    if several:
-        print(
-            f"{path}: {several} of {len(examples)} questions have several answers: training takes "
-            "the first one"
-        )
-    contradicting = sum(example.is_impossible and bool(example.answers) for example in examples)
-    if contradicting:
-        print(
-            f"Warning: {path}: {contradicting} of {len(examples)} questions are impossible and "
-            "have answers: they are trained to have none"
-        )
-    searched = [example.places for example in taught if example.places]
-    if searched:
-        several = sum(places > 1 for places in searched)
-        print(
-            f"{path}: {len(searched)} of {len(examples)} questions have no answer_start: training "
-            "takes the first place of the answer's text in the context, where it is a whole word "
-            f"if possible; {several} of these answers occur several times"
-        )
-    astray = [
-        e for e in taught if not e.paragraph_text.startswith(e.orig_answer_text, e.start_position)
-    ]
-    if astray:
-        elsewhere = sum(e.orig_answer_text in e.paragraph_text for e in astray)
-        print(
-            f"Warning: {path}: answer_start of {len(astray)} of {len(examples)} questions does not "
-            f"point at the answer's text (the first is {astray[0].qas_id}); {elsewhere} of these "
-            "answers occur elsewhere in their context. Training takes the characters at "
-            "answer_start: correct the file"
-        )
+    counts = collections.Counter()
+    for example in examples:
+        text, answer = example.paragraph_text, example.orig_answer_text
+        is_astray = bool(answer) and not text.startswith(answer, example.start_position)
+        counts["silent"] += not example.question_text.strip()
+        counts["several"] += bool(answer) and len(example.answers) > 1
+        counts["contradicting"] += example.is_impossible and bool(example.answers)
+        counts["searched"] += example.places > 0
+        counts["ambiguous"] += example.places > 1
+        counts["astray"] += is_astray
+        counts["elsewhere"] += is_astray and answer in text
+    return counts
 
 
 def _answer_to_learn(qa, answers, context, where):

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import os
 import sys
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -307,20 +307,6 @@ class SquadV2Task(SquadTask):
 VERSIONS = (SquadTask, SquadV2Task)
 
 
-def _constant(texts, gold):
-    """A warning if all answers of a model are the same, and the right ones are not: str or None.
-
-    Args:
-        texts: dict from id to str.
-        gold: dict from id to tuple of str.
-    """
-    if len(texts) < 2 or len({*texts.values()}) > 1 or len({*gold.values()}) < 2:
-        return None
-    text = next(iter(texts.values()))
-    what = f"the answer {text[:60]!r}" if text else "no answer"
-    return f"all {len(texts)} questions get {what}: {base.NOT_LEARNT}"
-
-
 def _gold(examples):
     return {example.qas_id: example.answers for example in examples}
 
@@ -344,6 +330,24 @@ class SquadData(base.DataSet):
     The questions that are evaluated, and those that are predicted, are the split dev.
     """
 
+    notes: ClassVar[dict] = {
+        "silent": "{} questions have no text",
+        "several": "{} questions have several answers: training takes the first one",
+        "searched": "{0} questions have no answer_start: training takes the first place of the "
+        "answer's text in the context, where it is a whole word if possible; {1[ambiguous]} of "
+        "these answers occur several times",
+        "cut_questions": "{0} of {1[rows]} questions are longer than --max_query_length and lose "
+        "their end",
+        "skipped": "{0} of {1[rows]} questions are skipped, as paragraph or answer could not be "
+        "aligned with the pieces: *.skipped.txt, next to their features, lists them",
+    }
+    warnings: ClassVar[dict] = {
+        "contradicting": "{} questions are impossible and have answers: they are trained to have "
+        "none",
+        "astray": "answer_start of {0} questions does not point at the answer's text; "
+        "{1[elsewhere]} of these answers occur elsewhere in their context. Training takes the "
+        "characters at answer_start: correct the file",
+    }
     unit = "questions"
 
     # --- Training ---
@@ -370,7 +374,7 @@ class SquadData(base.DataSet):
     def _read(self, split):
         (path,) = self.sources(split)
         found = questions.read_examples(path, training=split == "train")
-        questions.report_oddities(found, path)
+        self._say(split, questions.oddities(found))
         return found
 
     @property
@@ -392,12 +396,6 @@ class SquadData(base.DataSet):
     def _training_cache(self):
         examples = self.train_examples
         cache = self._records("train", (questions.shuffled(examples), {}))
-        _say_skipped(cache.counts["skipped"], examples, cache.path)
-        if count := cache.counts["cut_questions"]:
-            print(
-                f"train: {count:,} of {len(examples):,} questions are longer than "
-                f"--max_query_length={self.task.options.max_query_length} and lose their end"
-            )
         if "rows" not in cache.counts:  # of an earlier version
             data_report.add_texts(cache.counts, [*map(self.task.texts_of, examples)])
         return cache
@@ -457,9 +455,9 @@ class SquadData(base.DataSet):
     def _splits(self):
         content, path = self.task.questions(self.examples), self.record_file("dev")
         schema = schemas.squad_schema(self.task.text.max_seq_length, training=False)
-        count = features.list_skipped(content.features, self.examples, path)
+        skipped = features.list_skipped(content.features, self.examples, path)
         schemas.write_records(path, schema, content.features.batches())
-        _say_skipped(count, self.examples, path)
+        self._say("dev", collections.Counter(skipped=skipped, rows=len(self.examples)))
         return {"": Split(input_pipeline.load_arrays(path, schema), content)}
 
     def metric_names(self):
@@ -478,7 +476,8 @@ class SquadData(base.DataSet):
             self._write_answers(predictions, metrics.get(THRESHOLD))
             self._keep_threshold(predictions, metrics, is_best=True)
 
-        warning = _constant(predictions.texts(metrics.get(THRESHOLD)), _gold(self.examples))
+        texts, gold = predictions.texts(metrics.get(THRESHOLD)), _gold(self.examples)
+        warning = base.collapsed("questions get the answer", [*texts.values()], [*gold.values()])
         return Evaluation(metrics, (warning,), keep)
 
     def write_predictions(self, splits, members, batch_size):
@@ -538,11 +537,3 @@ class SquadData(base.DataSet):
         if self.task.has_negatives and self.task.options.null_score_diff_threshold is None:
             for directory in (self.output_dir, *map(os.path.dirname, prefixes)):
                 _ = RunDirectory(directory).threshold
-
-
-def _say_skipped(count, examples, path):
-    if count:
-        print(
-            f"{count} of {len(examples)} questions are skipped, as paragraph or answer could not "
-            f"be aligned with the pieces: {path}.skipped.txt"
-        )

@@ -94,8 +94,8 @@ def squad_json(*questions, context="Ideas."):
     [
         ("bad.json", None, "bad.json"),
         ("bad.json", "{", "bad.json ... JSON"),
-        ("bad.json", "[]", "bad.json ... 'data'"),
-        ("bad.json", '{"data": 3}', "bad.json ... 'data' ... 3"),
+        ("bad.json", "[]", "bad.json ... question"),
+        ("bad.json", '{"data": 3}', "bad.json ... 0 ... 'paragraphs'"),
         ("bad.json", '{"data": [{}]}', "0 ... 'paragraphs'"),
         ("bad.json", '{"data": [{"paragraphs": [{"qas": []}]}]}', "0 ... 'context'"),
         ("bad.json", squad_json({}), "0 ... 'question'"),
@@ -104,7 +104,7 @@ def squad_json(*questions, context="Ideas."):
         ("bad.json", '{"context": ["a", "b"], "question": ["?"]}', "0 ... 'context'"),
         ("bad.json", '{"data": [1]}', "0 ... 'paragraphs'"),
         ("bad.json", '{"data": ' + "[" * 100_000, "bad.json ... JSON"),
-        ("bad.json", '{"data": {"a": ' + "[" * 300 + "]" * 300 + "}}", "'data'"),
+        ("bad.json", '{"data": {"a": ' + "[" * 300 + "]" * 300 + "}}", "0 ... 'paragraphs'"),
         ("bad.json", squad_json(context="\ud800"), "0 ... 'context'"),
         ("bad.json", squad_json(context=" \n"), "bad.json ... 0"),
         ("bad.json", squad_json(question(), question()), "bad.json ... 'q1'"),
@@ -165,7 +165,7 @@ def test_an_answer_may_end_with_the_context(tmp_path):
     assert (example.orig_answer_text, example.start_position) == ("sleep.", 12)
 
 
-def test_what_is_odd_and_used_is_reported(tmp_path, capsys):
+def test_what_is_odd_and_used_is_counted(tmp_path):
     questions = [
         question("right"),
         question("moved", answers=(("ideas", 5),)),
@@ -175,20 +175,17 @@ def test_what_is_odd_and_used_is_reported(tmp_path, capsys):
     ]
     path = write(tmp_path / "train.json", questions)
     examples = squad_questions.read_examples(path, training=True)
-    squad_questions.report_oddities(examples, path)
-    first, second = capsys.readouterr().out.splitlines()
-    assert_names(first, f"{path} ... 1 ... silent")
-    assert_names(second, f"{path} ... answer_start ... 2 ... 5 ... moved ... 1")
-    squad_questions.report_oddities(examples[:1], path)
-    squad_questions.report_oddities(squad_questions.read_examples(path, training=False)[:3], path)
-    assert not capsys.readouterr().out
+    counts = squad_questions.oddities(examples)
+    assert +counts == {"silent": 1, "astray": 2, "elsewhere": 1}
+    assert not +squad_questions.oddities(examples[:1])
+    assert not +squad_questions.oddities(squad_questions.read_examples(path, training=False)[:3])
 
 
 @pytest.mark.shared_data
-def test_answers_of_the_real_data_are_where_they_should_be(shared_data, capsys):
+def test_answers_of_the_real_data_are_where_they_should_be(shared_data):
     path = str(shared_data / "squad" / "train-v1.1.subset.json")
-    squad_questions.report_oddities(squad_questions.read_examples(path, training=True), path)
-    assert not capsys.readouterr().out
+    examples = squad_questions.read_examples(path, training=True)
+    assert not +squad_questions.oddities(examples)
 
 
 def test_strange_characters_have_features(tokenizer):
@@ -477,7 +474,7 @@ def test_training_records_are_the_originals(tmp_path, capsys, version, tokenizer
     schema = schemas.squad_schema(64, training=True)
     assert record_files.find_bad_record([made], schema, {}) is None
     assert read_all(made) == read_all(str(original))
-    skipped = f"2 ... {len(data.train_examples)} ... {made}.skipped.txt"
+    skipped = f"train: 2 ... {len(data.train_examples)} ... .skipped.txt"
     assert data.training_records.paths == [made]  # --num_train_epochs counts them, too
     assert sum(names(line, skipped) for line in capsys.readouterr().out.splitlines()) == 1
     assert Path(f"{made}.skipped.txt").read_text() == "q031\nq032\n"
@@ -506,7 +503,7 @@ def test_prediction_records(tmp_path, capsys, tokenizer):
     for windows in (SMALL, dataclasses.replace(SMALL, doc_stride=30)):
         data = data_set(tokenizer, tmp_path, "v2.0", windows, predict_file=source)
         (split,) = data.prediction_splits().values()
-        assert_says(capsys.readouterr().out, "2 ... 52")
+        assert_says(capsys.readouterr().out, "dev: 2 ... 52")
         records = read_all(str(tmp_path / "squad_predict.tf_record"))
         for row, record in enumerate(records):
             assert record["unique_ids"] == [1_000_000_000 + row]

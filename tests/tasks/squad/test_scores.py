@@ -271,7 +271,7 @@ NONE = '{"data": []}'
     "data, predictions, odds, message",
     [
         (None, "{}", None, "data.json"),
-        ("{}", "{}", None, "data.json ... 'data'"),
+        ("{}", "{}", None, "data.json ... question"),
         (one_paragraph(1), "{}", None, "data.json ... 'text'"),
         (one_paragraph({"text": 5}), "{}", None, "data.json ... 'text' ... 5"),
         (NONE, "{}", None, "question"),
