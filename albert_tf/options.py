@@ -638,12 +638,12 @@ class ClassifierData(Options, heading="Task and data"):
         "tsv: column of the label. ner: the same; by default the last.")
     delimiter: str | None = option(None, read_by=_OF_TEXTS, on_record="follow", help=
         "tsv: the character between columns, such as ; or tab; by default it is recognised.")
-    header: bool | None = option(None, read_by=_OF_TEXTS, help=
+    header: bool | None = option(None, read_by=_OF_TEXTS, on_record="follow", help=
         "tsv: whether the first line names the columns. By default it does if a column is given by "
         "name, or if it numbers the columns.")
     labels: list | None = option(None, "tsv, ner: the classes; by default those of the training.",
         read_by="!regression task_name=tsv,multi_label,ner", on_record="equal")
-    skip_other_labels: bool = option(False, read_by=f"labels {_OF_TEXTS}", help=
+    skip_other_labels: bool = option(False, on_record="follow", read_by=f"labels {_OF_TEXTS}", help=
         "tsv: leave out the rows with a label that is not among --labels, and count them.")
     regression: bool = option(False, help=
         "tsv: the labels are numbers to predict, of one column or of several, separated by commas.",

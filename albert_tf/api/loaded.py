@@ -384,7 +384,7 @@ class Loaded:
         found, missing = {}, []
         for name, argument in names.items():
             possible = [
-                each for each in (name, flags.get(f"{name}_column")) if each in table.columns
+                each for each in (flags.get(f"{name}_column"), name) if each in table.columns
             ]
             if possible:
                 found[argument] = table[possible[0]]
@@ -427,6 +427,8 @@ class Loaded:
         are_options = argument == "options"
         found = [value] if are_options and is_single else value  # a list of str for one question
         found = found.tolist() if hasattr(found, "tolist") else found
+        if isinstance(found, list | tuple):  # of NumPy arrays, as tables of Parquet files have them
+            found = [item.tolist() if hasattr(item, "tolist") else item for item in found]
         is_list = isinstance(found, list | tuple)
         if are_options and not is_list:
             raise UserError(

@@ -487,7 +487,8 @@ def collapsed(what, found, gold=()):
     """
     if len(found) < 2 or len({*found}) > 1 or (gold and len({*gold}) < 2):
         return None
-    return f"all {len(found)} {what} {found[0][:60]!r}: {NOT_LEARNT}"
+    shown = repr(found[0][:60]) if found[0] else "none"
+    return f"all {len(found)} {what} {shown}: {NOT_LEARNT}"
 
 
 def say_threshold(name, before, now, kept=False):

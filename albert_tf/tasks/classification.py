@@ -190,6 +190,8 @@ class ClassificationTask(base.Task):
         table = sklearn.metrics.classification_report(
             gold, found, labels=ids, target_names=self.labels, digits=4, zero_division=0
         )
+        if len(self.labels) > _MOST_CLASSES:
+            return table
         counts = sklearn.metrics.confusion_matrix(gold, found, labels=ids)
         rows = [["label \\ prediction", *self.labels]]
         rows += [[label, *row] for label, row in zip(self.labels, counts.tolist(), strict=True)]
@@ -365,13 +367,15 @@ def _losses(outputs, labels):
 def _of_scores(row, outputs, labels):
     """Means of the metrics of scores [n, K] and, if there are several, those of each: dict."""
     found, pairs = {}, [*zip(outputs.T, labels.T, strict=True)]
+    varied = [len({*gold}) > 1 for _, gold in pairs]  # others have no correlation with anything
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", scipy.stats.ConstantInputWarning)
         for name in row.metrics:
             each = [float(METRICS[name](*pair)) for pair in pairs]
             if len(each) > 1:
                 found |= {f"{name}_{label}": x for label, x in zip(row.label, each, strict=True)}
-            found[name] = float(np.mean(each))
+            counted = varied if name in _CORRELATIONS and any(varied) else ...
+            found[name] = float(np.mean(np.array(each)[counted]))
     return found
 
 
@@ -413,6 +417,7 @@ def _of_classes(logits, ids, labels):
     }
 
 
+_CORRELATIONS = ("pearson", "spearman")
 # name in the results -> f(logits [n, C] or scores [n], label ids [n] or scores [n])
 METRICS = {
     "eval_accuracy": lambda logits, ids: np.mean(base.classes(logits) == ids),

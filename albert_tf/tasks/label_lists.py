@@ -176,23 +176,28 @@ def values_of(cell):
         of_python = re.sub(r"(?<=['\"])\s+(?=['\"])", ", ", cell)  # NumPy writes no commas
         try:
             items = ast.literal_eval(of_python)
-        except (ValueError, SyntaxError):
+        except (ValueError, SyntaxError, TypeError):
             mark = r"\s*,\s*" if "," in cell else r"\s+"
             items = [item.strip("'\"") for item in re.split(mark, cell[1:-1].strip())]
             if re.search(r"""[\[(,\s]['"]""", cell):  # a text may have spaces
                 raise UserError(f"this is no list that can be read: {reprlib.repr(cell)}") from None
-    return [*items] if isinstance(items, list | tuple | set) else [items]
+    items = [*items] if isinstance(items, list | tuple | set) else [items]
+    if "..." in items or ... in items:
+        raise UserError(f"this list was cut when it was written: {reprlib.repr(cell)}")
+    return items
 
 
 def _are_one_hot(lists):
     """Whether lists hold 0 or 1 for each of several classes: all of one length.
 
-    They may also be lists of ids, unless one is repeated in a list, or is a word such as True.
-    Lists of decimals such as 1.0 count too.
+    They may also be lists of ids, unless one is repeated in a list, is a word such as True or a
+    decimal such as 1.0, or all lists have the same ids, which would tell nothing.
     """
     values = {item for items in lists for item in items}
     lengths = {len(items) for items in lists if items}
-    are_no_ids = any(map(str.isalpha, values)) or any(len({*x}) < len(x) for x in lists)
+    are_no_ids = any(x.isalpha() or "." in x for x in values)
+    are_no_ids |= any(len({*x}) < len(x) for x in lists)
+    are_no_ids |= len(lists) > 1 and len({frozenset(x) for x in lists if x}) == 1
     return values <= BITS and len(lengths) == 1 and lengths != {1} and are_no_ids
 
 

@@ -225,7 +225,7 @@ def _lines(path, columns):
         in its cells, list of str, of CSV or JSON, which have no comments; None of other files).
     """
     content = unpacking.read(path)
-    is_json = content.lstrip()[:1] in (b"{", b"[") and path.endswith((".json", ".jsonl", ".txt"))
+    is_json = path.endswith((".json", ".jsonl", ".txt")) and tables.is_json(content, path)
     if not (is_json or path.endswith(".csv")):
         lines = re.split(rb"\r\n|\r|\n", content)
         if not lines[-1]:  # nothing follows the last line end

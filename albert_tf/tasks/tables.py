@@ -136,12 +136,12 @@ def find_form(content, path, any_of=((),), delimiter=None, quoted_tabs=True):
         Form.
     """
     first_line = content.partition(b"\n")[0]
-    if quoted_tabs and not delimiter and _is_json(content, path):
+    if quoted_tabs and not delimiter and is_json(content, path):
         return Form("", False)
     if not quoted_tabs and b"\t" in first_line and not path.endswith(".csv"):
         return TABS
     hint = re.match(rb"sep=(.)\r?\n", content)
-    if hint and not delimiter:
+    if hint and delimiter in (None, hint[1].decode(errors="replace")):
         return Form(hint[1].decode(errors="replace"), True, has_hint=True)
     tabs = Form("\t", quoted_tabs and _has_quoted_cells(content))
     forms = [tabs, *(Form(mark, True) for mark in [*SEPARATORS, *_UNUSUAL] if mark != "\t")]
@@ -189,14 +189,14 @@ def _rank(lines, form, any_of):
     return is_unnamed, _SELDOM if form.separator in _UNUSUAL else _FITS
 
 
-def _is_json(content, path):
+def is_json(content, path):
     """Whether a file holds JSON objects, one a line or in a list."""
     start = content.lstrip()
     if path.endswith((".json", ".jsonl")):
         return start.startswith((b"{", b"["))
     first = start.partition(b"\n")[0].strip()
-    is_object = first.startswith(b'{"') and first.endswith(b"}")
-    return is_object or bool(re.match(rb"\[\s*\{", start))
+    is_object = re.match(rb'\{\s*"', first) and first.endswith(b"}")
+    return bool(is_object or re.match(rb"\[\s*\{", start))
 
 
 def _has_quoted_cells(content):
@@ -496,7 +496,7 @@ def json_lines(content, path, row_keys):
     Returns:
         list of bytes, each with its line end; None if the first line is an object, or no JSON.
     """
-    if not (_is_json(content, path) and _is_one_value(content)):
+    if not (is_json(content, path) and _is_one_value(content)):
         return None
     found = objects(content, path, row_keys)
     texts = (json.dumps(row, ensure_ascii=False) if row else "" for _, row in found)
@@ -564,6 +564,10 @@ def _rows_of_object(found, path, row_keys):
     }
     if not row_keys.isdisjoint(lists):
         return [found]
+    columns = [*found.values()]
+    are_columns = all(isinstance(c, list) for c in columns) and len({*map(len, columns)}) == 1
+    if are_columns and len(columns) > 1 and len(lists) < len(columns):  # some may hold objects
+        return [dict(zip(found, row, strict=True)) for row in zip(*columns, strict=True)]
     lists = lists if row_keys.isdisjoint(found) else {}
     if len(lists) > 1 and "data" not in lists:
         raise UserError(
@@ -572,15 +576,15 @@ def _rows_of_object(found, path, row_keys):
         )
     if lists:
         return lists.get("data", next(iter(lists.values())))
-    if {"columns", "data"} <= {*found} and all(isinstance(row, list) for row in found["data"]):
-        return [dict(zip(found["columns"], row, strict=False)) for row in found["data"]]
+    match found:
+        case {"columns": [*names], "data": [[*_], *_] as rows}:  # as pandas writes split tables
+            return [dict(zip(names, row, strict=False)) for row in rows]
     if all(key.isdecimal() and isinstance(row, dict) for key, row in found.items()):
         return list(found.values())
     keys = [[*c] for c in found.values() if isinstance(c, dict)]
     if len(keys) == len(found) and all({*other} == {*keys[0]} for other in keys):
         return [{name: c[key] for name, c in found.items()} for key in keys[0]]
-    columns = [*found.values()]
-    if not all(isinstance(c, list) for c in columns) or len({*map(len, columns)}) != 1:
+    if not are_columns:
         return [found]
     return [dict(zip(found, row, strict=True)) for row in zip(*columns, strict=True)]
 

@@ -96,7 +96,9 @@ def find(labels):
     others = [*(TYPE_FIRST if "O" in labels else ()), *(SMALL if "o" in labels else ())]
     for scheme in [*SCHEMES, *others]:
         if labels != {scheme.outside} and all(map(scheme.fits, labels)):
-            return scheme
+            # Of I and E alone no span begins, so none would be complete.
+            begins = any(scheme.for_seqeval(label)[0] in "BS" for label in labels)
+            return scheme._replace(is_strict=scheme.is_strict and begins)
     marked = {label for label in labels - {"O"} if _MARK_WITH_DASH.fullmatch(label)}
     if len(marked) * 2 < len(labels - {"O"}) or labels == {"O"}:
         return PLAIN
@@ -152,11 +154,11 @@ def metrics(gold, found, scheme):
         `f1_<tag>` of each tag.
     """
     if not scheme.marks:
-        report = _report_of_tags(gold, found, output_dict=True)
-        named = {"precision": "precision", "recall": "recall", "f1": "f1-score"}
+        *scores, _ = _of_tags("precision_recall_fscore_support", gold, found)
+        means = (float(values.mean()) for values in scores)
         tags = sorted({*itertools.chain(*gold)})
-        return {key: float(report["macro avg"][name]) for key, name in named.items()} | {
-            f"f1_{tag}": float(report[tag]["f1-score"]) for tag in tags
+        return dict(zip(("precision", "recall", "f1"), means, strict=True)) | {
+            f"f1_{tag}": float(f1) for tag, f1 in zip(tags, scores[-1], strict=True)
         }
     scores = _of_spans("precision_recall_fscore_support", gold, found, scheme, average="micro")
     return dict(zip(("precision", "recall", "f1"), map(float, scores), strict=False))
@@ -165,20 +167,19 @@ def metrics(gold, found, scheme):
 def report(gold, found, scheme):
     """A table with precision, recall and F1 of each type or tag: str, "" if there is none."""
     if not scheme.marks:
-        return _report_of_tags(gold, found)
+        return _of_tags("classification_report", gold, found)
     types, *_ = _of_spans("precision_recall_fscore_support", gold, found, scheme, average=None)
     # seqeval's report needs a type.
     return _of_spans("classification_report", gold, found, scheme) if len(types) else ""
 
 
-def _report_of_tags(gold, found, **options):
+def _of_tags(name, gold, found):
+    """What a metric of scikit-learn says of the plain tags of labelled sentences."""
     import sklearn.metrics  # here, since it takes half a second
 
     gold, found = [*itertools.chain(*gold)], [*itertools.chain(*found)]
     labels = sorted({*gold})
-    return sklearn.metrics.classification_report(
-        gold, found, labels=labels, zero_division=0, **options
-    )
+    return getattr(sklearn.metrics, name)(gold, found, labels=labels, zero_division=0)
 
 
 def _of_spans(name, gold, found, scheme, **options):

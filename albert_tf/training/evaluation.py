@@ -366,5 +366,5 @@ def check_key_metric(directory, key_metric):
         raise UserError(
             f"{key_metric} is not a number for any checkpoint in {directory}, so there is no best "
             "one: the model gives every example the same output (lower --learning_rate, or train "
-            "longer), or the development set has a single example"
+            "longer), or the labels of the development set are all the same"
         )

@@ -232,6 +232,9 @@ def test_tables_of_pandas(trained):
     assert_same(loaded.predict(table), expected)
     assert_same(loaded.predict(table["text"], table["text_pair"]), expected)
     assert loaded.embed(table["text"]).shape == (2, 32)
+    loaded._record.flags["text_column"] = "title"  # the column of the training comes first
+    both = table.rename(columns={"text": "title"}).assign(text="other")
+    assert_same(loaded.predict(both), expected)
     with refuses("text_pair ... id, text"):
         loaded.predict(table[["id", "text"]])
     with refuses("texts ... float nan"):

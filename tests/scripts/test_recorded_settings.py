@@ -111,7 +111,8 @@ OF_RECORDS = {  # script -> options that must equal the recorded ones, and that 
     "run_classifier": (
         EQUAL | {"task_name", "text_pair_column", "labels", "regression", "multi_label"}
         | {"long_texts", "max_windows"},
-        {"text_column", "label_column", "delimiter", "best_metric", "seed"},
+        {"text_column", "label_column", "delimiter", "header", "skip_other_labels"}
+        | {"best_metric", "seed"},
     ),
     "run_race": (EQUAL | {"task_name", "max_qa_length"}, {"best_metric", "seed"}),
     "run_squad": (

@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 import re
+import types
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ import tensorflow as tf
 from albert_tf.publish import graph_inputs
 from albert_tf.publish.graph_tokenization import GraphTokenizer
 from albert_tf.records import schemas
-from albert_tf.tasks import ner, tag_schemes
+from albert_tf.tasks import known, ner, tag_schemes
 from albert_tf.tasks.base import TextInput
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training.splits_and_results import Split
@@ -300,6 +301,16 @@ def test_labels_of_two_schemes():
             tag_schemes.find(labels.split())
 
 
+@pytest.mark.parametrize(("typed", "word"), [({}, None), ({"text_column": "0"}, 0)])
+def test_a_recorded_default_is_no_column_that_was_chosen(typed, word, tmp_path):
+    """Later commands find the words as the training did, which may not be the first column."""
+    settings = types.SimpleNamespace(
+        output_dir=str(tmp_path), data_dir=str(tmp_path), cached_dir=None, task_name="ner",
+        text_column="0", label_column=None, labels=["O", "B-x"], typed=lambda _: typed,
+    )  # fmt: skip
+    assert known.data_set(settings, TextInput(None, 8, SIZES)).columns == ner.Columns(word)
+
+
 def scores_of(gold, found):
     return tag_schemes.metrics([gold.split()], [found.split()], tag_schemes.find(gold.split()))
 
@@ -319,6 +330,7 @@ def scores_of(gold, found):
         ("b-p l-p o u-l", "b-p l-p u-l u-l", 2 / 3, 1),
         ("B:p I:p O B:l", "B:p I:p O B:p", 1 / 2, 1 / 2),
         ("P-B P-L O L-U", "P-B P-L L-U L-U", 2 / 3, 1),
+        ("I-P E-P O E-L", "I-P E-P O O", 1, 1 / 2),  # IOE, in which no mark begins a span
     ],
 )
 def test_spans_are_scored_by_their_scheme(gold, found, precision, recall):
@@ -333,6 +345,7 @@ def test_plain_tags_are_scored_each():
     assert scores["f1_A"] == 0 and scores["f1"] == pytest.approx((1 / 2 + 2 / 3) / 3)
     assert task(None, 8, ("N", "V")).key_metric == "eval_accuracy"
     assert "N" in tag_schemes.report([["N", "V"]], [["N", "N"]], tag_schemes.PLAIN)
+    assert scores_of("accuracy x", "accuracy accuracy")["f1_accuracy"] == pytest.approx(2 / 3)
 
 
 @pytest.mark.parametrize(

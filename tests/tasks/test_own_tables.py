@@ -144,6 +144,8 @@ def test_separators_and_quotes_are_recognised(name, lines, columns, separator, v
 
 
 def test_a_given_separator(tmp_path):
+    found = table_of(tmp_path, ["sep=;", "text;n", "a;x"], ("text",), delimiter=";")
+    assert values_of(found) == [("a",)]
     found = table_of(tmp_path, ["a;1,2", "b;1,3"], (0, 1), delimiter=",")
     assert (found.form.separator, values_of(found)) == (",", [("a;1", "2"), ("b;1", "3")])
     lines = ['"text" "label"', '"1" "a, b" "x"', '"2" "c, d" "y"']  # of R's write.table
@@ -240,6 +242,8 @@ AB = [("a",), ("b",)]
          [("a", "y"), ("b", "x")]),
         ('{"columns": ["text"], "index": [0, 1], "data": [["a"], ["b"]]}', ("text",), AB),
         ('{"0": {"text": "a"}, "1": {"text": "b"}}', ("text",), AB),
+        ('{"text": ["a", "b"], "meta": [{"v": 1}, {"v": 2}]}', ("text",), AB),
+        ('{"columns": 5, "data": 5, "text": "a"}', ("text",), AB[:1]),
         ('{"meta": [{"v": 1}], "data": [{"text": "a"}]}', ("text",), AB[:1]),
     ],
 )  # fmt: skip
@@ -639,6 +643,9 @@ KNOWN = ("Food, drink", "Sport")
         (["Food, drink;Sport", "Food, drink"], KNOWN, [[*KNOWN], ["Food, drink"]]),
         (["Food, drink"], KNOWN, [["Food, drink"]]),
         (["[0, 1]", "[1, 1]"], KNOWN, [["Sport"], [*KNOWN]]),
+        (["[0, 1]", "[1, 0]"], (), [["1"], ["0"]]),
+        (["[0.0, 1.0]", "[1.0, 0.0]"], KNOWN, [["Sport"], ["Food, drink"]]),
+        (["[0]", "[0, 1]"], (), [["0"], ["0", "1"]]),
         # Lists of JSON, NumPy and pandas.
         (['["climate change", null]', '["x"]'], (), [["climate change"], ["x"]]),
         (['["\\ud83d\\ude00 joy"]', "[]"], (), [["\U0001f600 joy"], []]),
@@ -674,6 +681,9 @@ def labels_in(cells, known=()):
         ("[{'name': 'a'}]", (), "{'name': 'a'}"),
         ("[[0, 4, 'PER']]", (), "[0, 4, 'PER']"),
         ('["New York", x]', (), "New York"),
+        ("[0 0 ... 1]", (), "..."),
+        ("[0, 1, ..., 1]", (), "..."),
+        ("{['a'], ['b']}", (), "a"),
         ("[0, 1, 1]", KNOWN, "3 ... 2 ... --labels"),
     ],
 )
@@ -781,6 +791,9 @@ def test_several_scores(tmp_path, tokenizer):
     assert found["MSE_a"] == pytest.approx(200 / 3) and found["MSE_b"] == pytest.approx(0.25 / 3)
     assert found["MSE"] == found["eval_loss"] == pytest.approx(200.25 / 6)
     assert found["pearson"] == pytest.approx((found["pearson_a"] + found["pearson_b"]) / 2)
+    of_one = arrays | {"label_ids": np.array([[100, 2], [300, 2], [200, 2]], np.float32)}
+    varied = task.metrics(Split(of_one, examples), {"logits": logits}, 2)  # b does not vary
+    assert varied["pearson"] == varied["pearson_a"] == pytest.approx(found["pearson_a"])
     losses, _ = task.objective.terms(arrays, {"logits": logits})["eval_loss"]
     wanted = np.mean(((logits - arrays["label_ids"]) / deviations) ** 2, axis=1)
     np.testing.assert_allclose(losses, wanted, rtol=1e-5)

@@ -211,6 +211,7 @@ def test_passages_of_tables(passage, context, tokenizer, tmp_path):
     ("rows", "labels"),
     [
         (["1;2;3;0", "3;2;1;1", "x;y;z;2"], [0, 1, 2]),  # numbers of options
+        (["x;y;z;1.0", "x;y;z;0.0"], [1, 0]),  # as pandas writes them
         (["10;20;30;20", "7;8;9;7"], [1, 0]),  # texts
         (["1;2;3;1", "1;2;3;3"], [0, 2]),  # both are the same
         (["x;;z;2", "x;y;;0"], [2, 0]),  # an empty option keeps its place

@@ -2,6 +2,7 @@
 """Alignment of pieces with the characters of the raw text."""
 
 import collections
+import dataclasses
 import functools
 import itertools
 import re
@@ -60,10 +61,13 @@ def align(text, tokenizer):
     pieces = tokenizer.tokenize(text)
     texts = _texts(pieces, tokenizer)
     joined = "".join(texts)
-    alone = normalized_characters(text, tokenizer.clean_up)
+    clean_up = tokenizer.clean_up
+    if not (tokenizer.is_sentencepiece or clean_up.do_lower_case):
+        clean_up = dataclasses.replace(clean_up, strip_accents=False)  # WordPiece keeps them then
+    alone = normalized_characters(text, clean_up)
     links, goes_on = _links(alone, joined), ()
     if links is None:
-        characters = composed_characters(text, tokenizer.clean_up)
+        characters = composed_characters(text, clean_up)
         pairs = enumerate(itertools.pairwise(["", *characters]))
         counted = [n for n, (last, c) in pairs if c and not (c.isspace() and last.isspace())]
         found = _links([characters[n] for n in counted], joined)

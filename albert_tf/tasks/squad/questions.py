@@ -181,8 +181,8 @@ def _id_of(qa, number, where):
     found = qa.get("id")
     if found is None:
         return str(number)
-    if isinstance(found, int) and not isinstance(found, bool):
-        return str(found)
+    if isinstance(found, int | float) and (whole := _WHOLE.fullmatch(str(found))):
+        return whole[1]
     return json_file.field(qa, "id", str, where)
 
 
@@ -249,8 +249,11 @@ def count_unlabelled(examples, version_2):
 
     Args:
         examples: list of SquadExample.
-        version_2: bool. In version 2 an empty list of answers means that there is no answer.
+        version_2: bool. In version 2 an empty list of answers means that there is no answer, unless
+            all lists are empty, as in test files.
     """
+    if not any(example.answers for example in examples):
+        return len(examples)
     return sum(
         example.answers is None or not (example.answers or version_2) for example in examples
     )

@@ -83,6 +83,9 @@ def test_prediction_needs_no_answers_but_scoring_does(tmp_path):
     assert [example.answers for example in found] == [("ideas",), None, ()]
     counts = [squad_questions.count_unlabelled(found, version_2) for version_2 in (False, True)]
     assert counts == [2, 1]  # q2 and q3; q2
+    path = write(tmp_path / "test.json", [question("q1", answers=()), question("q2", answers=())])
+    found = squad_questions.read_examples(path, training=False)  # as test files have them
+    assert squad_questions.count_unlabelled(found, True) == 2
 
 
 def squad_json(*questions, context="Ideas."):
@@ -515,6 +518,16 @@ def test_prediction_records(tmp_path, capsys, tokenizer):
     assert sorted(file.name for file in tmp_path.iterdir()) == [
         "squad_predict.tf_record", "squad_predict.tf_record.skipped.txt",
     ]  # fmt: skip
+
+
+def test_a_cased_vocabulary_of_wordpiece_keeps_accents(tmp_path):
+    text = "Pršelo a město bylo šťastné."
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *text[:-1].split(), "."]
+    (tmp_path / "vocab.txt").write_text("\n".join(pieces), encoding="utf-8")
+    tokenizer = FullTokenizer(vocab_file=str(tmp_path / "vocab.txt"), do_lower_case=False)
+    paragraph = squad_alignment.align(text, tokenizer).paragraph
+    spans = zip(paragraph.starts, paragraph.ends, strict=True)
+    assert [text[start : end + 1].strip() for start, end in spans] == pieces[5:]
 
 
 def test_a_list_of_skipped_questions_goes_when_none_is_skipped(tmp_path, tokenizer):
