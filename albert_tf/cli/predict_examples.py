@@ -142,7 +142,8 @@ def read(lines, name, model, columns=None, header=None, delimiter=None, num_peek
             yield from _of_table(lines, name, model, columns, copies, of_table)
             return
         any_of = [model.required] if name.endswith(".csv") else [model.required, ()]
-        form = _find_form(peeked, name, any_of, separator)
+        has_tabs, start = b"\t" in peeked[0], b"".join(peeked)
+        form = tables.find_form(start, name, any_of, separator, quoted_tabs=has_tabs)
         if form not in (tables.TABS, tables.CSV):
             print(f"{name} is read with {form}", file=sys.stderr)
         first, *others = (x.decode(errors="replace").split(form.separator) for x in peeked)
@@ -162,12 +163,6 @@ def read(lines, name, model, columns=None, header=None, delimiter=None, num_peek
         yield check(_example(row, model, columns, form, place), model, place)
     if is_empty:
         raise UserError(f"{name} holds no example: give one on each line, or one by flags")
-
-
-def _find_form(lines, name, any_of, separator):
-    """The tables.Form of a file, from its first lines, which may be plain texts."""
-    has_tabs = b"\t" in lines[0]
-    return tables.find_form(b"".join(lines), name, any_of, separator, quoted_tabs=has_tabs)
 
 
 def _columns(lines, name, model, given, header, separator):
@@ -431,12 +426,13 @@ def _are_of_training(lines, name, model, separator):
         UserError: the training read text_pair before text, and the file has no other columns.
     """
     known, numbers = model.trained_columns, [*model.trained_columns.values()]
-    if "text" not in known or tables.names_in(numbers) or lines[0].lstrip().startswith(b"{"):
+    if "text" not in known or tables.names_in(numbers):
         return False
-    form = _find_form(lines, name, [numbers] if any(numbers) else [numbers, ()], separator)
-    texts = [line.decode(errors="replace") for line in lines[form.has_hint :]]
-    rows = [[*map(str.strip, row)] for row in tables.csv_rows(texts, form)] or [[]]
-    first = rows[0]
+    sets = [numbers] if any(numbers) else [numbers, ()]
+    form = {"has_header": False, "delimiter": separator}
+    table = tables.open_table(name, *sets, start=lines, **form)
+    rows, form = [[*map(str.strip, row.cells)] for row in table.rows], table.form
+    first = rows[0] if rows else []
     if len(first) <= max(len(model.columns), *numbers):
         if len(first) > 1 and numbers != sorted(numbers):
             raise UserError(
