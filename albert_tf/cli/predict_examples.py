@@ -474,7 +474,7 @@ def _peek(lines, count):
         if b"\r" in line and not line.endswith(b"\n"):  # it is the only line end of the file
             first, *others = line.splitlines(keepends=True)
             line, lines = first, itertools.chain(others, lines)
-        if line.strip(b"\r\n"):
+        if line.strip():
             lines = itertools.chain([line], lines)
             found = tables.first_lines(lines, count)
             return itertools.chain(blank, found, lines), found

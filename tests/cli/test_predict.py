@@ -397,6 +397,7 @@ ASKED = {"question": "Who?", "context": "It."}, {"id": "7"}
          [ASKED, None]),
         ("question\tcontext\tanswer\tid\nWho?\tIt.\tIt\t7\n\n", QUESTIONS, [ASKED, None]),
         ('[{"text": "a"}, null]', model_of("text"), [({"text": "a"}, {}), None]),
+        ('\t\n{"text": "a"}', model_of("text"), [None, ({"text": "a"}, {})]),
         # Options that a question lacks, and lists of words.
         ('a\tq\tx\ty\n{"article": "a", "question": "q", "options": ["x", "y", "z"]}\n', CHOICES,
          [({"article": "a", "question": "q", "options": [*options]}, {})
