@@ -323,7 +323,7 @@ class Table(NamedTuple):
             if self.is_own:
                 _check_against_first(row, self)
             if len(cells) >= width:
-                found.append(row._replace(cells=cells, values=[cells[n] for n in numbers]))
+                found.append(Row(*row[:3], cells, [cells[n] for n in numbers]))
             elif not cells or skip_short:
                 left_out += 1
             else:
@@ -362,7 +362,8 @@ def open_table(
     """
     from albert_tf.corpus import unpacking
 
-    content = b"".join(start or (unpacking.lines(path) if lines is None else lines))
+    lines = start or lines
+    content = unpacking.read(path) if lines is None else b"".join(lines)
     content = content.removeprefix(codecs.BOM_UTF8)
     if not content.strip():
         raise UserError(f"{path} is empty; it needs one example per line")
