@@ -163,8 +163,6 @@ def _examples(model, given):
             found = predict_examples.sentences(name, model, columns)
         elif "question" in model.inputs and not columns:
             found = predict_examples.questions(name, model)
-        if found is None:
-            found = predict_examples.of_table(name, model, columns, given.header, given.delimiter)
         if found is not None:
             yield from found
             return

@@ -121,111 +121,136 @@ def read(lines, name, model, columns=None, header=None, delimiter=None, num_peek
     Raises:
         UserError: there is no example, an input is missing, or a line is not an example.
     """
-    columns = {key: tables.column_of(column) for key, column in (columns or {}).items()}
+    given = {key: tables.column_of(column) for key, column in (columns or {}).items()}
     lines, peeked = _peek(lines, num_peeked)
     if _is_json_value(peeked, name, model, num_peeked):
         content = b"".join(lines)
         keys = {*model.inputs, *model.trained_columns.values()}
         lines = tables.json_lines(content, name, keys) or content.splitlines(keepends=True)
-        peeked = lines[:num_peeked]
-    if "text" not in columns and (found := _of_training(peeked, name, model, delimiter)):
-        columns = {**found, **columns}
-        delimiter = delimiter or model.of_training.get("delimiter")
-        header = model.of_training.get("header") if header is None else header
-        print(f"{name}: {_shown(found)}, as in the training", file=sys.stderr)
-    if columns:
-        _check_columns(columns, model, header)
-    form = _find_form(peeked, name, model, [*columns.values()], tables.parse_delimiter(delimiter))
-    if form not in (tables.TABS, tables.CSV) or (form == tables.CSV and not name.endswith(".csv")):
-        print(f"{name} is read with {form}", file=sys.stderr)
-    names, is_first, is_empty = None, True, True
+        lines, peeked = _peek(lines, num_peeked)
+    form, separator = tables.TABS, tables.parse_delimiter(delimiter)
+    if peeked[0].lstrip().startswith(b"{") and not delimiter:
+        of_training = {} if "text" in given else _keys_of_training(peeked[0], name, model)
+        columns = of_training | given
+        if columns:
+            _check_columns(columns, model, header)
+    else:
+        columns, of_table = _columns(peeked, name, model, given, header, separator)
+        if columns:
+            copies = not given and all(key == column for key, column in columns.items())
+            yield from _of_table(lines, name, model, columns, copies, of_table)
+            return
+        any_of = [model.required] if name.endswith(".csv") else [model.required, ()]
+        has_tabs, start = b"\t" in peeked[0], b"".join(peeked)
+        form = tables.find_form(start, name, any_of, separator, quoted_tabs=has_tabs)
+        if form not in (tables.TABS, tables.CSV):
+            print(f"{name} is read with {form}", file=sys.stderr)
+        first, *others = (x.decode(errors="replace").split(form.separator) for x in peeked)
+        if header is None and tables.may_be_names(first, others):
+            print(
+                f"Warning: {name}, line 1 is predicted like the others, and may be a header: then "
+                "give --header, or --text_column",
+                file=sys.stderr,
+            )
+    is_empty = True
     for number, row in tables.rows(lines, name, form):
         place = f"{name}, line {number}"
         if not any(cell.strip() for cell in row):
             yield None
-        elif is_first and _is_header(row, model, columns, header):
-            names = row
-            _check_header(row, model, columns, place)
-        else:
-            if is_first and header is None and not names:
-                others = [
-                    line.decode(errors="replace").split(form.separator) for line in peeked[1:]
-                ]
-                if tables.may_be_names(row, others):
-                    print(
-                        f"Warning: {place} is predicted like the others, and may be a header: then "
-                        "give --header, or --text_column",
-                        file=sys.stderr,
-                    )
-            is_empty = False
-            yield check(_example(row, model, columns, names, form, place), model, place)
-        is_first &= not row
+            continue
+        is_empty = False
+        yield check(_example(row, model, columns, form, place), model, place)
     if is_empty:
         raise UserError(f"{name} holds no example: give one on each line, or one by flags")
 
 
-def of_table(path, model, columns, header, delimiter):
-    """The examples of a file with columns, read as the files of a training.
+def _columns(lines, name, model, given, header, separator):
+    """The columns of a table that flags, the training or else the inputs name.
 
     Args:
-        path: str.
+        lines: list of bytes, the first ones of the file.
+        name: str, of the file.
         model: Model.
-        columns: dict, as of `read`.
+        given: dict of key -> column, by flags.
         header: bool or None, as of `read`.
-        delimiter: str or None, as of `read`.
+        separator: str or None, of the columns, by flags.
 
     Returns:
-        iterator as `read`; None if the file has no columns that flags or the training name, or
-        with the names of the inputs.
+        (dict of key -> column, empty if each line is an example; dict of arguments of
+        `tables.open_table`).
+
+    Raises:
+        UserError: the header lacks a column, or the training read text_pair before text, and the
+            file has no other columns.
     """
-    if not model.is_of_texts or header is False:
-        return None
-    given = {key: tables.column_of(column) for key, column in columns.items()}
-    trained = model.trained_columns
-    known = {key: trained[key] for key in trained if isinstance(trained[key], str)}
-    usual = {name: name for name in model.required}
-    separator = tables.parse_delimiter(delimiter or model.of_training.get("delimiter"))
-    sources = [given] if "text" in given else [known | given, usual | given]
-    sources = [s for s in sources if "text" in s and tables.names_in(s.values())]
-    if not sources or _is_json(path):
-        return None
-    form = {"has_header": header, "delimiter": separator}
-    columns = [*([*source.values()] for source in sources), ()]
-    names = tables.open_table(path, *columns, **form, most_lines=tables.SAMPLE_LINES).header or []
-    wanted = next((s for s in sources if {*tables.names_in(s.values())} <= {*names}), None)
-    if wanted is None:
-        return None
-    copies = not given and all(key == column for key, column in wanted.items())
-    if copies and wanted is sources[-1]:
-        _check_header(names, model, {}, f"{path}, line 1")
+    known, usual = model.trained_columns, {key: key for key in model.required}
+    by_name = {key: column for key, column in known.items() if isinstance(column, str)}
+    sources = [given] if "text" in given else [by_name | given, usual | given]
+    named = [s for s in sources if tables.names_in(s.values()) and {*model.required} & {*s}]
+    sets = [*([*source.values()] for source in named), ()]
+    of_training = separator or tables.parse_delimiter(model.of_training.get("delimiter"))
+    for mark in dict.fromkeys((of_training, separator)):
+        form = {"has_header": header, "delimiter": mark}
+        table = tables.open_table(name, *sets, start=lines, **form)
+        names = {*(table.header or [])}
+        columns = next((s for s in named if {*tables.names_in(s.values())} <= names), None)
+        if columns is not None:
+            break
     else:
-        _check_columns(wanted, model, header)
-    table = tables.open_table(path, [*wanted.values()], **form)
-    print(f"{path} is read with {table.form}: {_shown(wanted)}", file=sys.stderr)
-    return _of_rows(table.take([*wanted.values()], keep_blank=True), wanted, model, copies)
+        columns = given
+        if "text" not in given and _are_of_training(lines, name, model, of_training):
+            header = model.of_training.get("header") if header is None else header
+            columns, form = known | given, {"has_header": header, "delimiter": of_training}
+    if columns and (given or columns is not named[-1]):
+        _check_columns(columns, model, header)
+    elif columns or header:
+        place = f"{name}, line {table.left_out + 1}"
+        _check_header([*map(str.strip, table.first)], model, place)
+    return columns, form
 
 
-def _shown(columns):
-    return ", ".join(f"{key} in column {column!r}" for key, column in columns.items())
-
-
-def _of_rows(table, columns, model, copies):
-    """Yields the examples of a tables.Table, and None for each row without content.
+def _of_table(lines, name, model, columns, copies, form):
+    """Yields the examples of a table, and None for each row without content.
 
     Args:
-        table: tables.Table.
-        columns: dict of key -> name.
+        lines: iterable of bytes.
+        name: str, of the file.
         model: Model.
+        columns: dict of key -> column.
         copies: bool, whether other columns are copied to the prediction.
+        form: dict of arguments of `tables.open_table`.
     """
+    sets = [[*columns.values()]]
+    if not any(columns.values()):  # the first column of plain texts
+        sets.append(())
+    table = tables.open_table(name, *sets, lines=lines, **form)
+    print(f"{name} is read with {table.form}: {_shown(columns)}", file=sys.stderr)
+    if not tables.names_in(sets[0]):  # a longer row has the columns too
+        table = table._replace(is_own=False)
+    table = table.take(sets[0], keep_blank=True)
     yield from [None] * table.left_out
     for row in table.rows:
         if not any(map(str.strip, row.cells)):
             yield None
             continue
         others = dict(zip(table.header, row.cells, strict=False)) if copies else {}
-        others = {name: cell for name, cell in others.items() if name not in model.outputs}
-        yield check(others | dict(zip(columns, row.values, strict=True)), model, row.place)
+        others = {key: cell for key, cell in others.items() if key not in model.outputs}
+        found = others | dict(zip(columns, row.values, strict=True))
+        yield check(_with_option_list(found, model), model, row.place)
+
+
+def _with_option_list(example, model):
+    """An example whose options are a list, in place of columns."""
+    if "options" not in model.inputs:
+        return example
+    options = [example.pop(name, "") for name in model.option_columns]
+    while len(options) > model.fewest and not options[-1]:
+        options.pop()
+    return example | {"options": options}
+
+
+def _shown(columns):
+    return ", ".join(f"{key} in column {column!r}" for key, column in columns.items())
 
 
 def _is_json_value(lines, name, model, num_peeked):
@@ -271,9 +296,11 @@ def sentences(path, model, columns):
     Returns:
         list as `read` yields; None if the file has texts, or JSON objects.
     """
+    from albert_tf.corpus import unpacking
     from albert_tf.tasks import ner
 
-    if _is_json(path):
+    first = next((line for line in unpacking.lines(path) if line.strip()), b"")
+    if first.removeprefix(codecs.BOM_UTF8).lstrip().startswith((b"{", b"[")):
         return None
     wanted = tables.column_of(columns.get("text"))
     label = None
@@ -296,14 +323,6 @@ def sentences(path, model, columns):
         found = ner.read_words(path, ner.Columns(wanted, label if label in there else None))
     print(f"{path} is read with a word on each line, in {len(found)} sentences", file=sys.stderr)
     return [check({"text": [w.text for w in words]}, model, words[0].place) for words in found]
-
-
-def _is_json(path):
-    """Whether a file begins with a JSON object or list."""
-    from albert_tf.corpus import unpacking
-
-    first = next((line for line in unpacking.lines(path) if line.strip()), b"")
-    return first.removeprefix(codecs.BOM_UTF8).lstrip().startswith((b"{", b"["))
 
 
 def questions(path, model):
@@ -384,59 +403,57 @@ def _are_labelled(rows, column, labels):
     return are_known or tag_schemes.are_of_spans(found)
 
 
-def _of_training(lines, name, model, delimiter):
-    """The columns that the training read, if the file has them.
+def _keys_of_training(line, name, model):
+    """The keys that the training read, if an object of JSON has them: dict of key -> column.
 
-    A file that names the usual columns, and has no label, has its own. Where numbers give the
-    columns, commas and the like separate them only if labels show it: a text has commas too.
+    An object with the usual keys, and no label, has its own.
+    """
+    known = model.trained_columns
+    if "text" not in known:
+        return {}
+    first, keys = {*tables.flat(parse_json(line, name))}, {*known.values()}
+    is_usual = {*model.required} <= first and model.of_training.get("label_column") not in first
+    return known if keys <= first and not (is_usual and keys <= {*known}) else {}
 
-    Returns:
-        dict, as the columns of `read`; empty if they are not to be used.
+
+def _are_of_training(lines, name, model, separator):
+    """Whether a table has the columns that the training read by number.
+
+    Commas and the like separate columns only if labels show it: a text has commas too.
 
     Raises:
         UserError: the training read text_pair before text, and the file has no other columns.
     """
-    known, is_json = model.trained_columns, lines[0].lstrip().startswith(b"{")
-    if "text" not in known:
-        return {}
-    if is_json:
-        first = [*tables.flat(parse_json(lines[0], name))]
-    else:
-        given = tables.parse_delimiter(delimiter or model.of_training.get("delimiter"))
-        form = _find_form(lines, name, model, [*known.values()], given)
-        texts = [line.decode(errors="replace") for line in lines[form.has_hint :]]
-        rows = [[*map(str.strip, row)] for row in tables.csv_rows(texts, form)] or [[]]
-        first = rows[0]
-    names = {*tables.names_in(known.values())}
-    numbers = {*known.values()} - names
-    is_usual = {*model.required} <= {*first} and model.of_training.get("label_column") not in first
-    if not names <= {*first} or (is_usual and names <= {*known}) or (numbers and is_json):
-        return {}
-    if not numbers:
-        return known
+    known, numbers = model.trained_columns, [*model.trained_columns.values()]
+    if "text" not in known or tables.names_in(numbers):
+        return False
+    sets = [numbers] if any(numbers) else [numbers, ()]
+    form = {"has_header": False, "delimiter": separator}
+    table = tables.open_table(name, *sets, start=lines, **form)
+    rows, form = [[*map(str.strip, row.cells)] for row in table.rows], table.form
+    first = rows[0] if rows else []
     if len(first) <= max(len(model.columns), *numbers):
-        if len(first) > 1 and [*known.values()] != sorted(numbers):
+        if len(first) > 1 and numbers != sorted(numbers):
             raise UserError(
                 f"{name}: {len(first)} columns, which may be text and text_pair, or these in the "
                 f"order of the training ({_shown(known)}): give --text_column and "
                 "--text_pair_column, or a first line with the names text and text_pair"
             )
-        return {}
+        return False
     label = str(model.of_training.get("label_column") or "")
     numbers = [int(column) for column in label.split(",") if column.strip().isdecimal()]
     # Perhaps the last row is cut.
     cells = [row[n] if n < len(row) else "" for row in rows[:-1] or rows for n in numbers]
     are_labels = sum(_may_be_label(cell, model.labels) for cell in cells) * 2 >= len(cells) > 0
     has_labels = label in first or (are_labels and not form.spaced)
-    given = delimiter or model.of_training.get("delimiter")
-    if has_labels or given or form.separator == "\t" or name.endswith(".csv"):
-        return known
+    if has_labels or separator or form.separator == "\t" or name.endswith(".csv"):
+        return True
     print(
         f"{name}: each line is a text. With {form}, column {label} has no labels of the model, as "
         f"it had in the training; --delimiter={form.separator} reads these columns all the same",
         file=sys.stderr,
     )
-    return {}
+    return False
 
 
 def _may_be_label(cell, labels):
@@ -456,26 +473,12 @@ def _peek(lines, count):
         if b"\r" in line and not line.endswith(b"\n"):  # it is the only line end of the file
             first, *others = line.splitlines(keepends=True)
             line, lines = first, itertools.chain(others, lines)
-        if line.strip(b"\r\n"):
-            found = [line, *itertools.islice(lines, count - 1)]
+        if line.strip():
+            lines = itertools.chain([line], lines)
+            found = tables.first_lines(lines, count)
             return itertools.chain(blank, found, lines), found
         blank.append(line)
     return blank, [b""]
-
-
-def _find_form(lines, name, model, columns, delimiter):
-    """The tables.Form of a file, from its first lines: with tabs if these may be plain texts."""
-    first = lines[0]
-    if first.lstrip().startswith(b"{") and not delimiter:
-        return tables.TABS  # `_example` parses JSON
-    wanted = columns or model.required
-    form = tables.find_form(b"".join(lines), name, [wanted], delimiter, quoted_tabs=b"\t" in first)
-    if delimiter or form.has_hint or form.separator == "\t" or name.endswith(".csv"):
-        return form
-    cells = next(tables.csv_rows([first.decode(errors="replace")], form), [])
-    names = tables.names_in(wanted)
-    is_table = {*names} <= {*cells} and (names or max(wanted) > 0)
-    return form if is_table and len(cells) > 1 else tables.TABS
 
 
 def _check_columns(columns, model, header):
@@ -490,68 +493,37 @@ def _check_columns(columns, model, header):
         raise UserError("--noheader: there are no names, so give columns by number, from 0")
 
 
-def _is_header(row, model, columns, header):
-    if header is not None:
-        return header
-    if row[0].lstrip().startswith("{"):  # a JSON object
-        return False
-    if columns:
-        return bool(tables.names_in(columns.values())) or tables.is_numbering(row)
-    return {*model.required} <= {*row}
-
-
-def _check_header(names, model, columns, place):
+def _check_header(names, model, place):
     """Raises UserError if a column is missing, appears twice, or would hide an output."""
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise UserError(f"{place}: two columns are named {twice!r}")
-    wanted = tables.names_in(columns.values()) if columns else model.required
-    if not columns:
-        for name in names:
-            if name not in model.columns:
-                _check_key(name, model, place)
-    missing = [name for name in wanted if name not in names]
+    for name in names:
+        if name not in model.columns:
+            _check_key(name, model, place)
+    missing = [name for name in model.required if name not in names]
     if missing:
         raise UserError(
             f"{place}: the header has no column {', '.join(missing)}; it has {', '.join(names)}"
         )
 
 
-def _example(row, model, columns, names, form, place):
-    """Converts a line to a dict: a JSON object, or columns with given or usual names."""
+def _example(row, model, columns, form, place):
+    """Converts a line to a dict: a JSON object, or the inputs in their order."""
     if form.separator == "\t" and row[0].lstrip().startswith("{"):
         try:
             found = parse_json("\t".join(row), place)
         except UserError as error:
             raise UserError(f"{error}. A text that begins with {{ has to stand in JSON") from error
         return _of_keys(found, columns, place) if columns else found
-    if names and len(row) != len(names):
-        raise UserError(f"{place}: {len(row)} columns, but the header has {len(names)}")
-    if columns:
-        places = {
-            key: names.index(column) if isinstance(column, str) else column
-            for key, column in columns.items()
-        }
-        largest = max(places.values())
-        if largest >= len(row):
-            raise UserError(
-                f"{place}: {len(row)} columns, so none has number {largest}; the first has number 0"
-            )
-        return {key: row[column] for key, column in places.items()}
     usual = model.columns
-    if not names and not len(model.required) <= len(row) <= len(usual):
+    if not len(model.required) <= len(row) <= len(usual):
         raise UserError(
             f"{place}: {len(usual)} columns are expected, with {form}: {', '.join(usual)}. "
             f"Received: {len(row)}. A first line with these names says "
             "which columns they are" + (", and so does --text_column" if model.is_of_texts else "")
         )
-    found = dict(zip(names or usual, row, strict=bool(names)))
-    if "options" in model.inputs:
-        options = [found.pop(name, "") for name in model.option_columns]
-        while len(options) > model.fewest and not options[-1]:
-            options.pop()
-        found["options"] = options
-    return found
+    return _with_option_list(dict(zip(usual, row, strict=False)), model)
 
 
 def _of_keys(found, columns, place):

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from albert_tf import options
+from albert_tf.corpus import unpacking
 from albert_tf.errors import UserError, about
 from albert_tf.options import LABEL_SEPARATOR
 from albert_tf.tasks import label_lists, split_files, tables
@@ -541,9 +542,9 @@ def _shares_header(task, data_dir, split):
     for other in split_files.SPLITS:
         with contextlib.suppress(UserError):  # the split may not be needed
             path = input_file(task, data_dir, other)
-            table = tables.open_table(path, task.text, most_lines=tables.SAMPLE_LINES, **given)
-            rows = table.rows if table.form.separator else []  # JSON has names
-            starts[other] = [[*map(str.strip, row.cells)] for row in rows if row.cells]
+            start = tables.first_lines(unpacking.lines(path))
+            table = tables.open_table(path, task.text, start=start, **given)
+            starts[other] = [[*map(str.strip, row.cells)] for row in table.rows if row.cells]
     texts = {
         other: [[row[n] for n in task.text if n < len(row)] for row in rows[:2]]
         for other, rows in starts.items()

@@ -177,7 +177,8 @@ def _rank(lines, form, any_of):
     if width < min(needed):
         return None
     wanted = [*filter(None, map(names_in, any_of))]
-    is_unnamed = bool(wanted) and not _names_one(map(str.strip, rows[0]), any_of)
+    needs_names = bool(wanted) or () in any_of
+    is_unnamed = needs_names and not _names_one(map(str.strip, [*rows, []][0]), any_of)
     if sum(other != width for other in widths) > len(rows) / 10 and (is_unnamed or not wanted):
         return None
     text, separator = "".join(lines), re.escape(form.separator)
@@ -322,7 +323,7 @@ class Table(NamedTuple):
             if self.is_own:
                 _check_against_first(row, self)
             if len(cells) >= width:
-                found.append(row._replace(cells=cells, values=[cells[n] for n in numbers]))
+                found.append(Row(*row[:3], cells, [cells[n] for n in numbers]))
             elif not cells or skip_short:
                 left_out += 1
             else:
@@ -336,7 +337,9 @@ class Table(NamedTuple):
         return self._replace(rows=found, left_out=left_out)
 
 
-def open_table(path, *any_of, has_header=None, delimiter=None, quoted_tabs=True, most_lines=None):
+def open_table(
+    path, *any_of, lines=None, start=None, has_header=None, delimiter=None, quoted_tabs=True
+):
     """Reads a file with columns: separated by tabs or otherwise, CSV, or JSON objects.
 
     Args:
@@ -344,10 +347,12 @@ def open_table(path, *any_of, has_header=None, delimiter=None, quoted_tabs=True,
         *any_of: sequences of columns, as of `Table.take`, of which the file has one; they tell the
             separator and the header. An empty one stands for a file without names, in which only
             tabs separate columns, but for CSV.
+        lines: iterable of bytes, its lines; None to read the file.
+        start: list of bytes, the first lines, which tell the separator and the header. Their quotes
+            need not fit, and objects of JSON are not read.
         has_header: bool, whether the first row names the columns; None to recognise it.
         delimiter: str or None, as of `find_form`.
         quoted_tabs: bool, as of `find_form`.
-        most_lines: int, lines to read; None for all.
 
     Returns:
         Table, all of whose rows are there.
@@ -357,10 +362,8 @@ def open_table(path, *any_of, has_header=None, delimiter=None, quoted_tabs=True,
     """
     from albert_tf.corpus import unpacking
 
-    lines = unpacking.lines(path)
-    content = b"".join(itertools.islice(lines, most_lines))
-    for line in itertools.islice(lines, most_lines or 0):  # up to the end of a cell in quotes
-        content += line if content.count(b'"') % 2 else b""
+    lines = start or lines
+    content = unpacking.read(path) if lines is None else b"".join(lines)
     content = content.removeprefix(codecs.BOM_UTF8)
     if not content.strip():
         raise UserError(f"{path} is empty; it needs one example per line")
@@ -371,7 +374,10 @@ def open_table(path, *any_of, has_header=None, delimiter=None, quoted_tabs=True,
     content = _without_comments(content, any_of)
     form = find_form(content.lstrip(b"\r\n"), path, any_of, delimiter, quoted_tabs)
     lines = [line + b"\n" for line in content.removesuffix(b"\n").split(b"\n")]
-    table = [*rows(lines, path, form)] if form.separator else _objects(content, path)
+    if start and not form.separator:
+        return Table(path, form, None, [], [], 0, quoted_tabs)
+    is_strict = start is None
+    table = [*rows(lines, path, form, is_strict)] if form.separator else _objects(content, path)
     if not table:
         raise UserError(f"{path} holds no example")
     cells = table[0][1]
@@ -400,6 +406,19 @@ def open_table(path, *any_of, has_header=None, delimiter=None, quoted_tabs=True,
     ]
     header = first if has_header else None
     return Table(path, form, header, table[start][1], found, left_out, is_own=quoted_tabs)
+
+
+def first_lines(lines, count=SAMPLE_LINES):
+    """Some of the first lines, and more up to the end of a cell in quotes: list of bytes.
+
+    Args:
+        lines: iterator of bytes.
+        count: int.
+    """
+    found, most = [*itertools.islice(lines, count)], 2 * count
+    while len(found) < most and b"".join(found).count(b'"') % 2 and (line := next(lines, b"")):
+        found.append(line)
+    return found
 
 
 def _with_index(first, table):
@@ -597,7 +616,7 @@ def cell(value):
     return json.dumps(value, ensure_ascii=False) if is_list else str(value)
 
 
-def rows(lines, name, form):
+def rows(lines, name, form, is_strict=True):
     """Yields (number of the first line from 1, list of str) of each row; a blank one has no cells.
 
     Without quotes, carriage returns are dropped, and only line feeds end a row, as in the original.
@@ -608,6 +627,7 @@ def rows(lines, name, form):
         lines: iterable of bytes, each with its line end; without a byte order mark.
         name: str, of the file, for messages.
         form: Form, not of JSON.
+        is_strict: bool, whether quotes that do not fit are an error.
 
     Raises:
         UserError: a line is not UTF-8, or its quotes do not fit.
@@ -621,7 +641,7 @@ def rows(lines, name, form):
     if form.has_hint:
         next(texts)
     number = first = 1 + form.has_hint
-    reader = _reader(texts, form, strict=True)
+    reader = _reader(texts, form, is_strict)
     try:
         while (row := _next_row(reader)) is not None:
             yield number, row

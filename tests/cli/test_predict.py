@@ -251,10 +251,7 @@ def read(folder, content, model, name="in.txt"):
     """What is read of a file: pairs of inputs and other keys, None for a blank line."""
     path = folder / name
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    found = predict_examples.of_table(str(path), model, {}, None, None)
-    if found is None or "json" in name:
-        lines = unpacking.lines(str(path))
-        found = predict_examples.read(lines, str(path), model, num_peeked=200)
+    found = predict_examples.read(unpacking.lines(str(path)), str(path), model, num_peeked=200)
     return [example and example[:2] for example in found]
 
 
@@ -367,6 +364,8 @@ def test_what_shows_columns(content, labels, flags):
         ("in.json", '{\n"text": "a b",\n"entities": [{"s": 1}]\n}', {}, ["a b"]),
         ("in.jsonl", '{"body": "a b", "of": [{"s": 1}]}', {"text_column": "body"}, ["a b"]),
         ("in.csv", "text\na\n\nb\n", {}, ["a", None, "b"]),
+        ("in.csv", "\n0,1\nx,a\n\ny,b\n", {"text_column": "1", "delimiter": ","},
+         [None, "a", None, "b"]),
         ("in.tsv", 'n\ttext\n1\t"Go\n2\ton."\n3\tc\n', {}, ['"Go', 'on."', "c"]),
     ],
 )  # fmt: skip
@@ -398,12 +397,16 @@ ASKED = {"question": "Who?", "context": "It."}, {"id": "7"}
          [ASKED, None]),
         ("question\tcontext\tanswer\tid\nWho?\tIt.\tIt\t7\n\n", QUESTIONS, [ASKED, None]),
         ('[{"text": "a"}, null]', model_of("text"), [({"text": "a"}, {}), None]),
+        ('\t\n{"text": "a"}', model_of("text"), [None, ({"text": "a"}, {})]),
         # Options that a question lacks, and lists of words.
         ('a\tq\tx\ty\n{"article": "a", "question": "q", "options": ["x", "y", "z"]}\n', CHOICES,
          [({"article": "a", "question": "q", "options": [*options]}, {})
           for options in ("xy", "xyz")]),
         ('{"tokens": ["Anna", "lives"], "id": 7}\n{"words": ["a"]}\n{"text": ["b"]}', WORDS,
          [({"text": ["Anna", "lives"]}, {"id": 7}), ({"text": ["a"]}, {}), ({"text": ["b"]}, {})]),
+        # Some lines have the keys of the training, and others are texts.
+        ('{"Review": "a"}\nb\n', model_of("text", of_training={"text_column": "Review"}),
+         [({"text": "a"}, {}), ({"text": "b"}, {})]),
         ('{"tokens": ["a", "b c"], "ner_tags": ["O", "O"]}\n', TAGGED,
          [({"text": ["a", "b c"]}, {"ner_tags": ["O", "O"]})]),
     ],
@@ -570,14 +573,14 @@ def test_swapped_questions(question, context, is_swapped):
         (b"a\tb\n", NAMED, "line 1 ... text_pair"),
         (b"a\tb\tc\n", {}, "--text_column"),
         (b"a\tb\n", {"text_column": "a"}, "text_pair ... --text_pair_column"),
-        (b"a\tb\n", {"text_column": "a", "text_pair_column": "c"}, "line 1"),
+        (b"a\tb\n", {"text_column": "a", "text_pair_column": "c"}, "in.txt ... 'c' ... 'b'"),
         (b"a\tb\n", {"text_column": 0, "text_pair_column": 2}, "2"),
         (
             b'{"text": "a", "text_pair": "b"}\n',
             {"text_column": 0, "text_pair_column": 1, "id_column": 2},
             "line 1 ... JSON",
         ),
-        (b"a\tb\n", {"text_column": 0, "text_pair_column": 5}, "5"),
+        (b"a\tb\n", {"text_column": 0, "text_pair_column": 5}, "line 1 ... 2 ... 6"),
         (b"a\tb\n", {"text_column": "a", "text_pair_column": 1, "header": False}, "--noheader"),
     ],
 )
