@@ -2,6 +2,7 @@
 """Reads examples for predict.py from lines of JSON or columns."""
 
 import codecs
+import collections
 import difflib
 import itertools
 import re
@@ -27,6 +28,7 @@ OUTPUTS = (  # in the order of an output line
 )  # fmt: skip
 # A key at least this similar to an input is misspelt: text_pairs is, question_id is not.
 CLOSE = 0.85
+_ALIKE = 0.9  # of the lines of a file of words: those with as many columns
 _WORD_LISTS = ("tokens", "words")  # keys of JSON objects with a list of words in place of a text
 
 
@@ -85,7 +87,9 @@ class Model(NamedTuple):
         found = {
             name: tables.column_of(self.of_training.get(f"{name}_column")) for name in self.inputs
         }
-        return {name: column for name, column in found.items() if column not in (None, "")}
+        # For words, 0 is the default of a training, for which the column was found.
+        none = (None, "", 0) if self.is_of_words else (None, "")
+        return {name: column for name, column in found.items() if column not in none}
 
     @property
     def is_of_texts(self):
@@ -395,9 +399,11 @@ def _are_labelled(rows, column, labels):
         column: int, of the labels; by default they are in the last.
         labels: sequence of str, those of the model. Marks alone, such as a full stop, end texts.
     """
-    if len({len(row) for row in rows}) > 1 or len(rows[0]) == 1:
+    ((width, count),) = collections.Counter(map(len, rows)).most_common(1)
+    if width == 1 or count < _ALIKE * len(rows):
         return False
-    column = column if isinstance(column, int) and column < len(rows[0]) else -1
+    rows = [row for row in rows if len(row) == width]
+    column = column if isinstance(column, int) and column < width else -1
     found = {row[column].strip() for row in rows}
     are_known = len(rows) > 1 and found <= {*labels} and any(map(str.isalnum, "".join(found)))
     return are_known or tag_schemes.are_of_spans(found)
@@ -406,14 +412,14 @@ def _are_labelled(rows, column, labels):
 def _keys_of_training(line, name, model):
     """The keys that the training read, if an object of JSON has them: dict of key -> column.
 
-    An object with the usual keys, and no label, has its own.
+    An object with the usual keys has its own.
     """
     known = model.trained_columns
     if "text" not in known:
         return {}
     first, keys = {*tables.flat(parse_json(line, name))}, {*known.values()}
-    is_usual = {*model.required} <= first and model.of_training.get("label_column") not in first
-    return known if keys <= first and not (is_usual and keys <= {*known}) else {}
+    is_usual = {*model.required} <= first and keys <= {*known}
+    return known if keys <= first and not is_usual else {}
 
 
 def _are_of_training(lines, name, model, separator):
@@ -499,7 +505,7 @@ def _check_header(names, model, place):
     if twice is not None:
         raise UserError(f"{place}: two columns are named {twice!r}")
     for name in names:
-        if name not in model.columns:
+        if name not in (*model.columns, *model.outputs):  # outputs are not copied
             _check_key(name, model, place)
     missing = [name for name in model.required if name not in names]
     if missing:
@@ -515,7 +521,11 @@ def _example(row, model, columns, form, place):
             found = parse_json("\t".join(row), place)
         except UserError as error:
             raise UserError(f"{error}. A text that begins with {{ has to stand in JSON") from error
-        return _of_keys(found, columns, place) if columns else found
+        if columns:
+            return _of_keys(found, columns, place)
+        label = {model.of_training.get("label_column")} & {*model.outputs}
+        is_object = isinstance(found, dict)
+        return {k: v for k, v in found.items() if k not in label} if is_object else found
     usual = model.columns
     if not len(model.required) <= len(row) <= len(usual):
         raise UserError(
