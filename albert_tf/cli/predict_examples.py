@@ -2,6 +2,7 @@
 """Reads examples for predict.py from lines of JSON or columns."""
 
 import codecs
+import contextlib
 import difflib
 import itertools
 import json
@@ -187,7 +188,8 @@ def _columns(lines, name, model, given, header, separator):
     known, usual = model.trained_columns, {key: key for key in model.required}
     by_name = {key: column for key, column in known.items() if isinstance(column, str)}
     sources = [given] if "text" in given else [by_name | given, usual | given]
-    named = [s for s in sources if tables.names_in(s.values()) and {*model.required} & {*s}]
+    sources = [s for s in sources if "text" in given or {*model.required} <= {*s}]
+    named = [source for source in sources if tables.names_in(source.values())]
     sets = [*([*source.values()] for source in named), ()]
     of_training = separator or tables.parse_delimiter(model.of_training.get("delimiter"))
     for mark in dict.fromkeys((of_training, separator)):
@@ -409,12 +411,12 @@ def _keys_of_training(line, name, model):
 
     An object with the usual keys, and no label, has its own.
     """
-    known = model.trained_columns
-    if "text" not in known:
-        return {}
-    first, keys = {*tables.flat(parse_json(line, name))}, {*known.values()}
-    is_usual = {*model.required} <= first and model.of_training.get("label_column") not in first
-    return known if keys <= first and not (is_usual and keys <= {*known}) else {}
+    known, first = model.trained_columns, set()
+    with contextlib.suppress(UserError):  # `_example` names the line
+        first |= {*tables.flat(parse_json(line, name))}
+    keys, is_usual = {*known.values()}, {*model.required} <= first
+    is_own = is_usual and keys <= {*known} and model.of_training.get("label_column") not in first
+    return known if "text" in known and keys <= first and not is_own else {}
 
 
 def _are_of_training(lines, name, model, separator):
@@ -468,12 +470,11 @@ def _may_be_label(cell, labels):
 
 def _peek(lines, count):
     """Returns (the lines without byte order mark, `count` of them from the first that has text)."""
-    lines, blank = iter(lines), []
+    # A file without line feeds is one line: old spreadsheets end theirs in a carriage return.
+    parts = (line.splitlines(keepends=True) if b"\n" not in line else [line] for line in lines)
+    lines, blank = itertools.chain.from_iterable(parts), []
     for line in lines:
         line = line.removeprefix(codecs.BOM_UTF8)
-        if b"\r" in line and not line.endswith(b"\n"):  # it is the only line end of the file
-            first, *others = line.splitlines(keepends=True)
-            line, lines = first, itertools.chain(others, lines)
         if line.strip():
             lines = itertools.chain([line], lines)
             found = tables.first_lines(lines, count)
