@@ -3,6 +3,7 @@
 
 import codecs
 import collections
+import contextlib
 import difflib
 import itertools
 import re
@@ -190,7 +191,8 @@ def _columns(lines, name, model, given, header, separator):
     known, usual = model.trained_columns, {key: key for key in model.required}
     by_name = {key: column for key, column in known.items() if isinstance(column, str)}
     sources = [given] if "text" in given else [by_name | given, usual | given]
-    named = [s for s in sources if tables.names_in(s.values()) and {*model.required} & {*s}]
+    sources = [s for s in sources if "text" in given or {*model.required} <= {*s}]
+    named = [source for source in sources if tables.names_in(source.values())]
     sets = [*([*source.values()] for source in named), ()]
     of_training = separator or tables.parse_delimiter(model.of_training.get("delimiter"))
     for mark in dict.fromkeys((of_training, separator)):
@@ -414,12 +416,12 @@ def _keys_of_training(line, name, model):
 
     An object with the usual keys has its own.
     """
-    known = model.trained_columns
-    if "text" not in known:
-        return {}
-    first, keys = {*tables.flat(parse_json(line, name))}, {*known.values()}
-    is_usual = {*model.required} <= first and keys <= {*known}
-    return known if keys <= first and not is_usual else {}
+    known, first = model.trained_columns, set()
+    with contextlib.suppress(UserError):  # `_example` names the line
+        first |= {*tables.flat(parse_json(line, name))}
+    keys, is_usual = {*known.values()}, {*model.required} <= first
+    is_own = is_usual and keys <= {*known}
+    return known if "text" in known and keys <= first and not is_own else {}
 
 
 def _are_of_training(lines, name, model, separator):
@@ -473,12 +475,11 @@ def _may_be_label(cell, labels):
 
 def _peek(lines, count):
     """Returns (the lines without byte order mark, `count` of them from the first that has text)."""
-    lines, blank = iter(lines), []
+    # A file without line feeds is one line: old spreadsheets end theirs in a carriage return.
+    parts = (line.splitlines(keepends=True) if b"\n" not in line else [line] for line in lines)
+    lines, blank = itertools.chain.from_iterable(parts), []
     for line in lines:
         line = line.removeprefix(codecs.BOM_UTF8)
-        if b"\r" in line and not line.endswith(b"\n"):  # it is the only line end of the file
-            first, *others = line.splitlines(keepends=True)
-            line, lines = first, itertools.chain(others, lines)
         if line.strip():
             lines = itertools.chain([line], lines)
             found = tables.first_lines(lines, count)

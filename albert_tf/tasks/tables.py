@@ -112,13 +112,13 @@ def names_in(columns):
     return [column for column in columns if isinstance(column, str)]
 
 
-def _names_one(cells, any_of):
+def _has_names(cells, any_of):
     """Whether cells (str) hold all names of one of several sets of columns, which has names."""
     cells = {*cells}
     return any(names and {*names} <= cells for names in map(names_in, any_of))
 
 
-def find_form(content, path, any_of=((),), delimiter=None, quoted_tabs=True):
+def find_form(content, path, any_of, delimiter=None, quoted_tabs=True):
     """Finds out how the rows of a file are written.
 
     The separator is the one that gives all rows the same number of columns, and the columns that
@@ -178,7 +178,7 @@ def _rank(lines, form, any_of):
         return None
     wanted = [*filter(None, map(names_in, any_of))]
     needs_names = bool(wanted) or () in any_of
-    is_unnamed = needs_names and not _names_one(map(str.strip, [*rows, []][0]), any_of)
+    is_unnamed = needs_names and not _has_names(map(str.strip, [*rows, []][0]), any_of)
     if sum(other != width for other in widths) > len(rows) / 10 and (is_unnamed or not wanted):
         return None
     text, separator = "".join(lines), re.escape(form.separator)
@@ -388,24 +388,24 @@ def open_table(
         )
     if quoted_tabs:  # spreadsheets write separators alone for rows without content
         table = [(line, cells if any(map(str.strip, cells)) else []) for line, cells in table]
-    start, has_names = 0, any(map(names_in, any_of))
-    if has_names or quoted_tabs:  # elsewhere, a blank line may be the header, as in the original
-        start = next((place for place, (_, cells) in enumerate(table) if cells), 0)
-    first = [cell.strip() for cell in table[start][1]]
-    if has_names:
-        first = _with_index(first, table[start + 1 :])
+    top, may_have_names = 0, any(map(names_in, any_of))
+    if may_have_names or quoted_tabs:  # elsewhere, the first line is the header even if it is blank
+        top = next((place for place, (_, cells) in enumerate(table) if cells), 0)
+    first = [cell.strip() for cell in table[top][1]]
+    if may_have_names:
+        first = _with_index(first, table[top + 1 :])
     if not form.separator:
         has_header = True
     elif has_header is None:
-        has_header = all(map(names_in, any_of)) or _names_one(first, any_of) or is_numbering(first)
-    left_out = start if has_header else 0  # nothing before a header is a row
+        has_header = all(map(names_in, any_of)) or _has_names(first, any_of) or is_numbering(first)
+    left_out = top if has_header else 0  # nothing before a header is a row
     numbered = itertools.islice(enumerate(table[left_out:]), int(has_header), None)
     found = [
         Row(f"{path}, line {line}", line, number, cells, cells)
         for number, (line, cells) in numbered
     ]
     header = first if has_header else None
-    return Table(path, form, header, table[start][1], found, left_out, is_own=quoted_tabs)
+    return Table(path, form, header, table[top][1], found, left_out, is_own=quoted_tabs)
 
 
 def first_lines(lines, count=SAMPLE_LINES):

@@ -353,6 +353,7 @@ def test_what_shows_columns(content, labels, flags):
         ("in.csv", "id,title,text\n1,a,?\n2,b,?\n", {"text_column": "title"}, ["a", "b"]),
         ("in.csv", "# 2024\ntext,label\na,x\n# b,y\n", {"text_column": "text"}, [None, "a", "# b"]),
         ("in.csv", "text,n\ra,x\rb,y\r", {}, ["a", "b"]),
+        ("in.txt", "\rn\ttext\r1\ta\r2\tb\r", {}, [None, "a", "b"]),
         ("in.csv", "text ,x,x\na,1,2\n", {"text_column": "text"}, ["a"]),
         ("in.tsv", "text\tn\n{a\t1\n[b\t2\n", {}, ["{a", "[b"]),
         ("in.csv", "n,text\n1,a\u2028b\n2,c\n", {}, ["a\u2028b", "c"]),
