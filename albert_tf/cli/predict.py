@@ -204,7 +204,7 @@ def load(given, batch_size=32):
     Its output goes to standard error.
 
     Returns:
-        (Loaded, dict of the flags of the training, by name).
+        (Loaded, dict of the flags of the training by name, and `names` of its columns).
     """
     from albert_tf.api import load
     from albert_tf.checkpoints import source
@@ -212,7 +212,9 @@ def load(given, batch_size=32):
     with contextlib.redirect_stdout(sys.stderr):  # standard output is only for predictions
         found = source.find(given.model)
         loaded = load.of_source(found, given.typed(*load.ROWS), batch_size, resolve.as_flag)
-    return loaded, found.settings.flags if found.settings else {}
+    if found.settings is None:
+        return loaded, {}
+    return loaded, found.settings.flags | {"names": found.settings.data.get("header", ())}
 
 
 def of_checkpoint(loaded, embeddings, of_training=None):

@@ -204,8 +204,9 @@ def _columns(lines, name, model, given, header, separator):
             break
     else:
         columns = given
-        if "text" not in given and _are_of_training(lines, name, model, of_training):
-            header = model.of_training.get("header") if header is None else header
+        repeats = header is None and _repeats_header(table.first, model)
+        if "text" not in given and (repeats or _are_of_training(lines, name, model, of_training)):
+            header = repeats or (model.of_training.get("header") if header is None else header)
             columns, form = known | given, {"has_header": header, "delimiter": of_training}
     if columns and (given or columns is not named[-1]):
         _check_columns(columns, model, header)
@@ -462,6 +463,14 @@ def _are_of_training(lines, name, model, separator):
         file=sys.stderr,
     )
     return False
+
+
+def _repeats_header(first, model):
+    """Whether a row has the names of the columns that the training read by number (bool)."""
+    names, numbers = model.of_training.get("names", ()), [*model.trained_columns.values()]
+    if not numbers or tables.names_in(numbers) or max(numbers) >= min(len(names), len(first)):
+        return False
+    return all(first[number].strip() == names[number] for number in numbers)
 
 
 def _may_be_label(cell, labels):

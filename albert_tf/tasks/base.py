@@ -239,6 +239,7 @@ class DataSet:
     notes: ClassVar[dict] = {}
     warnings: ClassVar[dict] = {}
     unit = "examples"  # what is counted in messages
+    header = ()  # the names of the columns of the training file, if other files may repeat them
     labels_of_test = None  # name of the labels that a test file may have, to score predictions
 
     # --- Each data set has its own ---

@@ -290,14 +290,21 @@ class GlueData(base.DataSet):
                 f"shuffle the file, or give --shuffle_buffer_size={count}."
             )
 
+    @functools.cached_property
+    def _of_training(self):
+        return glue.describe(self.row, self.data_dir)
+
+    @property
+    def header(self):
+        """The names of the columns of the training file: list of str."""
+        return self._of_training[1] if self.row.is_own else []
+
     def described(self):
         """The training file and its columns."""
         names = [*self.task.input_names, *(["label"] * len(self.row.label))]
         columns = self.row.text + self.row.label
         named = (f"{name} in column {x!r}" for name, x in zip(names, columns, strict=True))
-        source = self.sources("train")[0]
-        if self.row.is_own:
-            source = glue.describe(self.row, self.data_dir)
+        source = self._of_training[0] if self.row.is_own else self.sources("train")[0]
         scale = self.task.kind.scale
         standardised = scale and (
             f"; labels with the mean {_shown(scale[0])} and the standard deviation "

@@ -395,14 +395,15 @@ def _warn_of_labels(labels, given, multi_label):
 
 
 def describe(task, data_dir):
-    """How the training file is read, for a line: its separator, header and columns; a str."""
+    """How the training file is read: (str with separator, header and columns; the header or [])."""
     table = read_rows(task, data_dir, "train")
+    labels = ""
     if task.is_regression:
         commas = any("," in "".join(row.values[len(task.text) :]) for row in table.rows)
-        return f"{table}{', labels with decimal commas' * commas}"
-    if not task.multi_label:
-        return str(table)
-    return f"{table}, labels: {task.label_form or 'columns of 0 and 1'}"
+        labels = ", labels with decimal commas" * commas
+    elif task.multi_label:
+        labels = f", labels: {task.label_form or 'columns of 0 and 1'}"
+    return f"{table}{labels}", table.header or []
 
 
 def input_file(task, data_dir, split, needed=None):

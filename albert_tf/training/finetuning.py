@@ -210,7 +210,7 @@ def _train(run, data, evaluator):
         _say_data(records, data.task)
         report = data.report(options.do_eval)
         if run.is_chief:
-            report["source"] = records.described
+            report |= {"source": records.described, "header": [*data.header]}
             run_settings.add_data(options.output_dir, report)
     lengths = None
     if not devices.is_tpu(run.strategy):

@@ -298,6 +298,14 @@ def test_two_texts_that_the_training_read_in_another_order():
     assert texts("in.csv", "title,a text\n", columns=columns) == [["a text", "title"]]
 
 
+def test_the_header_of_the_training_is_no_example(tmp_path):
+    flags = {"text_column": "0", "label_column": "1", "names": ["sentence", "label"]}
+    model = model_of("text", of_training=flags)
+    for content in ("sentence\nA film\n", "sentence\tlabel\nA film\t1\n"):
+        assert read(tmp_path, content, model) == [({"text": "A film"}, {})]
+    assert len(read(tmp_path, "Sentence\nA film\n", model)) == 2  # an example
+
+
 STARS = model_of("text", of_training={"text_column": "1", "label_column": "0"})
 STARS = STARS._replace(labels=("1", "2", "x y"))
 
