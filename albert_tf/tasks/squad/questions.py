@@ -262,6 +262,8 @@ def count_unlabelled(examples, version_2):
 def oddities(examples):
     """Counts of what is odd in questions, which are still used, as in the original: Counter.
 
+    `first` is the id of the first question whose answer is astray.
+
     Args:
         examples: list of SquadExample.
     """
@@ -275,6 +277,8 @@ def oddities(examples):
         counts["searched"] += example.places > 0
         counts["ambiguous"] += example.places > 1
         counts["astray"] += is_astray
+        if is_astray:
+            counts.setdefault("first", example.qas_id)
         counts["elsewhere"] += is_astray and answer in text
     return counts
 

@@ -179,6 +179,7 @@ def test_what_is_odd_and_used_is_counted(tmp_path):
     path = write(tmp_path / "train.json", questions)
     examples = squad_questions.read_examples(path, training=True)
     counts = squad_questions.oddities(examples)
+    assert counts.pop("first") == "moved"
     assert +counts == {"silent": 1, "astray": 2, "elsewhere": 1}
     assert not +squad_questions.oddities(examples[:1])
     assert not +squad_questions.oddities(squad_questions.read_examples(path, training=False)[:3])
