@@ -9,7 +9,9 @@ python benchmarks/padding.py --data_dir=glue --squad_file=dev-v1.1.json \
 """
 
 import argparse
+import atexit
 import os
+import shutil
 import sys
 import tempfile
 import time
@@ -40,8 +42,9 @@ WARM_UP = 2  # batches of each kind before the clock runs, for tracing and first
 
 def training_batches(arrays, schema, args):
     """The same endless batches of both kinds: dict from kind to iterator."""
-    # Not a `with` block: the iterators read on.
-    path = os.path.join(tempfile.mkdtemp(), "train.tf_record")
+    folder = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)  # the iterators read on
+    path = os.path.join(folder, "train.tf_record")
     schemas.write_records(path, schema, [arrays])
     files = record_files.read_index([path])
     return {

@@ -51,7 +51,8 @@ def test_templates_beside_modules_are_package_data():
         for pattern in patterns
         for path in (ROOT / package.replace(".", "/")).glob(pattern)
     }
-    files = {path for path in (ROOT / "albert_tf").rglob("*") if path.is_file()}
+    found = (ROOT / "albert_tf").rglob("*")
+    files = {path for path in found if path.is_file() and not path.name.startswith(".")}
     shipped = {path for path in shipped if path.suffix != ".pyc"}  # excluded below
     assert data["albert_tf.models"] == ["*/*"]
     assert PROJECT["tool"]["setuptools"]["exclude-package-data"]["*"] == ["*.pyc"]
