@@ -14,6 +14,8 @@ DEMO_FINETUNE_STEPS ?= 400
 
 READY := $(VENV)/.requirements-installed
 RUN := $(VENV)/bin/python
+# Not so after a failed or interrupted set-up. An environment of another tool may get pip here.
+HAS_PIP := { $(RUN) -m pip --version || $(RUN) -m ensurepip; } > /dev/null 2>&1
 
 # What tests/fuzz runs: `python -m tests.fuzz --help` says more.
 FUZZ_CASES ?= 200
@@ -53,12 +55,12 @@ setup: $(READY)
 
 # An environment that is there keeps its Python.
 $(READY): $(REQUIREMENTS) requirements-library.txt requirements-dev.txt
-	@test -x $(VENV)/bin/pip || $(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= \
+	@$(HAS_PIP) || $(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= \
 	sys.version_info < (3, 14) and "Python 3.11, 3.12 or 3.13 is needed, this is " \
 	+ sys.version.split()[0] + ". Name one: make PYTHON=/path/to/python3.13")'
-	@test -x $(VENV)/bin/pip || $(PYTHON) -c 'import ensurepip' 2> /dev/null || \
+	@$(HAS_PIP) || $(PYTHON) -c 'import ensurepip' 2> /dev/null || \
 	{ echo "$(PYTHON) lacks venv: on Debian and Ubuntu, install python3-venv" >&2; exit 1; }
-	test -x $(VENV)/bin/pip || $(PYTHON) -m venv --clear $(VENV)
+	$(HAS_PIP) || $(PYTHON) -m venv --clear $(VENV)
 	@echo "Installing the requirements takes some minutes."
 	$(VENV)/bin/python -m pip install --quiet -r $(REQUIREMENTS) -r requirements-dev.txt
 	@touch $@

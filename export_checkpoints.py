@@ -142,7 +142,7 @@ def task_files(folder):
     from albert_tf.tasks.squad import squad
 
     names = (run_directory.TASK, multi_label.LabelThreshold.FILE)
-    # It may be in run.json, as a flag of the training, which is not written.
+    # It may be in the run.json of the training, as a flag.
     threshold = squad.threshold_of(folder)
     found = {name: files.read_text(folder.file(name)) for name in names}
     if folder.task and folder.task.scale:  # the written head has it
@@ -155,7 +155,7 @@ def task_files(folder):
 def export_checkpoint(given, model):
     """Writes --export_path as a checkpoint, with the config, task and threshold next to it.
 
-    A new vocabulary is written there too.
+    A new vocabulary is written there too, and run.json, which names it and its casing.
 
     Raises:
         UserError: one of these files is there and differs.
@@ -175,6 +175,19 @@ def export_checkpoint(given, model):
         others.append(path)
     vocabulary = model.tokenizer and files.read_bytes(model.tokenizer.path)
     if vocabulary:
+        name = "spiece.model" if model.tokenizer.is_sentencepiece else "vocab.txt"
+        copy = os.path.abspath(os.path.join(directory, name))
+        record, digest = model.folder.settings, files.sha256(model.tokenizer.path)
+        settings = run_directory.RunSettings(
+            flags=record.flags if record and model.folder.task else {},
+            config=model.config.to_dict(),
+            text=(record.text if record else {}) | model.tokenizer.casing,
+            vocabulary=run_directory.Vocabulary(source.vocabulary_flag(name), copy, digest),
+        )
+        settings_file = os.path.join(directory, run_directory.SETTINGS)
+        extra[settings_file] = state.text(settings)
+        if files.read_text(settings_file) not in ("", extra[settings_file]):
+            others.append(settings_file)
         found = itertools.chain.from_iterable(source.Source(directory).vocabularies())
         others += [path for path in found if files.read_bytes(path) != vocabulary]
     if others:
@@ -186,18 +199,8 @@ def export_checkpoint(given, model):
     if not tf.io.gfile.exists(path):
         extra[path] = model.config.to_json_string()
     if vocabulary:
-        name = "spiece.model" if model.tokenizer.is_sentencepiece else "vocab.txt"
-        copy = os.path.join(directory, name)
         with files.writing(copy) as file:
             file.write(vocabulary)
-        record, flag = model.folder.settings, source.vocabulary_flag(name)
-        settings = run_directory.RunSettings(
-            flags=record.flags if record and model.folder.task else {},
-            config=model.config.to_dict(),
-            text=(record.text if record else {}) | model.tokenizer.casing,
-            vocabulary=run_directory.Vocabulary(flag, os.path.abspath(copy), files.sha256(copy)),
-        )
-        extra[os.path.join(directory, run_directory.SETTINGS)] = state.text(settings)
     for name, text in extra.items():
         if text:
             files.write_text(name, text)

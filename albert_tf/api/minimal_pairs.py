@@ -12,6 +12,7 @@ import itertools
 import json
 import math
 import os
+import re
 
 import tensorflow as tf
 
@@ -29,6 +30,7 @@ _NAMES = (
     ("good", "bad"), ("grammatical", "ungrammatical"),
 )  # fmt: skip
 GROUPS = {"fields": "field", "linguistics_terms": "linguistics_term"}  # of paradigms
+_LIST = re.compile(r'\[(".*")?\]', re.DOTALL)  # of texts, as the cell of a table
 _PAIRS_AT_ONCE = 250  # after so many pairs, the results are saved
 
 
@@ -101,7 +103,7 @@ def read(paths, pairs_per_paradigm=0):
             places = [f"{path}, line {number}" for number in lines]
             for key, place in zip(KEYS, places, strict=True):
                 text = values.get(key) or ""
-                if not text.strip() or text[0] + text[-1] == "[]":
+                if not text.strip() or _LIST.fullmatch(text):
                     raise UserError(f"{place}: {key} is missing, empty or not text")
                 json_file.field(values, key, str, place)  # valid Unicode
             uid = str(values.get("UID") or name)

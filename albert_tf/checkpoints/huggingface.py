@@ -148,16 +148,24 @@ def read_casing(directory, name, key):
     normalizer = read_values(directory, name).get("normalizer")
     if not isinstance(normalizer, dict):
         return None
-    steps = normalizer.get("normalizers", [normalizer])
+    steps = _steps(normalizer)
     kind, option = {
         "do_lower_case": ("Lowercase", "lowercase"),
         "strip_accents": ("StripAccents", "strip_accents"),
     }[key]
-    for step in filter(lambda step: isinstance(step, dict), steps):
+    for step in steps:
         if step.get("type") == "BertNormalizer":
             value = step.get(option)
             return bool(step.get("lowercase") if value is None else value)
-    return any(isinstance(step, dict) and step.get("type") == kind for step in steps)
+    return any(step.get("type") == kind for step in steps)
+
+
+def _steps(normalizer):
+    """The steps of a normalizer, also of sequences in it: list of dict."""
+    inner = normalizer.get("normalizers")
+    if not inner:
+        return [normalizer]
+    return [step for each in inner if isinstance(each, dict) for step in _steps(each)]
 
 
 def check_tokenizer(directory, vocabulary):

@@ -258,7 +258,6 @@ def delete(prefix):
 SETTINGS = "run.json"
 TASK = "finetuned_task.json"
 THRESHOLD = "null_score_diff_threshold.json"
-LABEL_THRESHOLD = "multi_label_threshold.json"
 EVAL_RESULTS = "eval_results.txt"
 NOT_COMPARED = (  # lines that mark its blocks of other data: the current one, and an earlier one
     "not compared with the metrics of the training",

@@ -64,14 +64,14 @@ def main(given):
 
     with output(given.output_file) as file:
         if given.model:
-            loaded, of_training = load(given, given.predict_batch_size)
+            loaded, record = load(given, given.predict_batch_size)
             loaded.shows_progress = False  # this command shows progress itself
             if given.score:
                 found = _scores(loaded, given)
             elif given.typed(*QUERIES):
                 found = _answers(loaded, given)
             else:
-                found = _predicted(of_checkpoint(loaded, given.embeddings, of_training), given)
+                found = _predicted(of_checkpoint(loaded, given.embeddings, record), given)
         else:
             directory = find_export(given.saved_model)
             found = _predicted(predict_exports.of_export(directory, given.embeddings), given)
@@ -204,7 +204,7 @@ def load(given, batch_size=32):
     Its output goes to standard error.
 
     Returns:
-        (Loaded, dict of the flags of the training by name, and `names` of its columns).
+        (Loaded, RunSettings of the training or None).
     """
     from albert_tf.api import load
     from albert_tf.checkpoints import source
@@ -212,18 +212,16 @@ def load(given, batch_size=32):
     with contextlib.redirect_stdout(sys.stderr):  # standard output is only for predictions
         found = source.find(given.model)
         loaded = load.of_source(found, given.typed(*load.ROWS), batch_size, resolve.as_flag)
-    if found.settings is None:
-        return loaded, {}
-    return loaded, found.settings.flags | {"names": found.settings.data.get("header", ())}
+    return loaded, found.settings
 
 
-def of_checkpoint(loaded, embeddings, of_training=None):
+def of_checkpoint(loaded, embeddings, record=None):
     """Makes the Model of an `albert_tf.api.loaded.Loaded`.
 
     Args:
         loaded: Loaded.
         embeddings: sequence of options.EMBEDDINGS to return instead of predictions.
-        of_training: dict, of `load`.
+        record: RunSettings of the training, or None.
 
     Raises:
         UserError: the model is not fine-tuned, and `embeddings` is empty, or it has no pooler.
@@ -236,7 +234,7 @@ def of_checkpoint(loaded, embeddings, of_training=None):
                 "albert_tf.load(...).embed(texts)"
             )
 
-        cut = (of_training or {}).get("long_texts")
+        cut = record and record.flags.get("long_texts")
         if cut == "windows":
             raise UserError(
                 f"--embeddings: {loaded.checkpoint} reads long texts with --long_texts={cut}, so a "
@@ -260,7 +258,8 @@ def of_checkpoint(loaded, embeddings, of_training=None):
         fewest_options=num_options and 2,
         is_of_words=loaded.task == options.OF_WORDS,
         labels=loaded.labels or (),
-        of_training=of_training or {},
+        of_training=record.flags if record else {},
+        header=tuple(record.data.get("header", ())) if record else (),
     )
 
 

@@ -46,6 +46,7 @@ class Model(NamedTuple):
         fewest_options: int, options that a question needs; None for `num_options`.
         is_of_words: bool, whether the model labels the words of a text.
         of_training: dict of the flags of the training, some of which tell how its files are read.
+        header: sequence of str, the names of the columns of the training file.
         labels: sequence of str, the classes of the model, by which its files are known; empty if
             there are none, or they are unknown.
     """
@@ -59,6 +60,7 @@ class Model(NamedTuple):
     is_of_words: bool = False
     labels: tuple = ()
     of_training: Mapping = types.MappingProxyType({})
+    header: tuple = ()
 
     @property
     def columns(self):
@@ -114,7 +116,8 @@ def read(lines, name, model, columns=None, header=None, delimiter=None, num_peek
             number from 0; None or empty for the columns with the names of the inputs, or all
             columns in order.
         header: bool, whether the first line names the columns; by default it does if it names
-            every input of the model, or if columns are given and it numbers them.
+            every input of the model, if columns are given and it numbers them, or if it repeats
+            the header of the training.
         delimiter: str or None, the separator of columns; by default it is recognised, and what has
             no columns is a text.
         num_peeked: int, lines that are read ahead to recognise it.
@@ -467,7 +470,7 @@ def _are_of_training(lines, name, model, separator):
 
 def _repeats_header(first, model):
     """Whether a row has the names of the columns that the training read by number (bool)."""
-    names, numbers = model.of_training.get("names", ()), [*model.trained_columns.values()]
+    names, numbers = model.header, [*model.trained_columns.values()]
     if not numbers or tables.names_in(numbers) or max(numbers) >= min(len(names), len(first)):
         return False
     return all(first[number].strip() == names[number] for number in numbers)
@@ -485,13 +488,16 @@ def _may_be_label(cell, labels):
 def _peek(lines, count):
     """Returns (the lines without byte order mark, `count` of them from the first that has text)."""
     # A file without line feeds is one line: old spreadsheets end theirs in a carriage return.
-    parts = (line.splitlines(keepends=True) if b"\n" not in line else [line] for line in lines)
-    lines, blank = itertools.chain.from_iterable(parts), []
+    lines, blank = iter(lines), []
+    first = next(lines, b"")
+    lines = itertools.chain([first] if b"\n" in first else first.splitlines(True), lines)
     for line in lines:
         line = line.removeprefix(codecs.BOM_UTF8)
         if line.strip():
             lines = itertools.chain([line], lines)
-            found = tables.first_lines(lines, count)
+            is_hint = re.match(rb"sep=.\r?\n", line)  # of Excel, which tells nothing alone
+            is_alone = count == 1 and not is_hint  # a person may have typed no more
+            found = [next(lines)] if is_alone else tables.first_lines(lines, max(count, 2))
             return itertools.chain(blank, found, lines), found
         blank.append(line)
     return blank, [b""]
@@ -533,9 +539,7 @@ def _example(row, model, columns, form, place):
             raise UserError(f"{error}. A text that begins with {{ has to stand in JSON") from error
         if columns:
             return _of_keys(found, columns, place)
-        label = {model.of_training.get("label_column")} & {*model.outputs}
-        is_object = isinstance(found, dict)
-        return {k: v for k, v in found.items() if k not in label} if is_object else found
+        return _as_in_training(found, model) if isinstance(found, dict) else found
     usual = model.columns
     if not len(model.required) <= len(row) <= len(usual):
         raise UserError(
@@ -544,6 +548,18 @@ def _example(row, model, columns, form, place):
             "which columns they are" + (", and so does --text_column" if model.is_of_texts else "")
         )
     return _with_option_list(dict(zip(usual, row, strict=False)), model)
+
+
+def _as_in_training(found, model):
+    """An object without the outputs of the model, as of a table, if the training is known."""
+    if not model.of_training:
+        return found
+    keys = {*model.trained_columns.values()} & {*model.inputs}
+    return {
+        key: tables.cell(value) if key in keys and not isinstance(value, list | dict) else value
+        for key, value in found.items()
+        if key in _WORD_LISTS or key not in model.outputs
+    }
 
 
 def _of_keys(found, columns, place):

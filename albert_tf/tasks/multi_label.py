@@ -10,7 +10,7 @@ import scipy
 import tensorflow as tf
 
 from albert_tf import state
-from albert_tf.checkpoints.run_directory import LABEL_THRESHOLD, RunDirectory
+from albert_tf.checkpoints.run_directory import RunDirectory
 from albert_tf.model import objectives
 from albert_tf.options import LABEL_SEPARATOR
 from albert_tf.publish import signatures
@@ -31,7 +31,7 @@ class LabelThreshold:
     threshold: float
     checkpoint: str | None = None
 
-    FILE = LABEL_THRESHOLD
+    FILE = "multi_label_threshold.json"
 
 
 def known_threshold(directory, prefix=None):

@@ -39,7 +39,8 @@ def find(data_dir, split, *groups, needed=None):
     folder = os.path.dirname(groups[0][0])
     names = sorted(tf.io.gfile.listdir(folder)) if tf.io.gfile.isdir(folder) else []
     there = f"has {reprlib.repr(names)[1:-1]}" if names else "has no files"
+    where = f"check --data_dir={data_dir}; {folder} {there}" if data_dir else "give --data_dir"
     raise UserError(
         f"there is no {' or '.join(itertools.chain(*groups))}, which "
-        f"{needed or f'{NEEDED_BY[split]} needs'}: check --data_dir={data_dir}; {folder} {there}"
+        f"{needed or f'{NEEDED_BY[split]} needs'}: {where}"
     )

@@ -233,11 +233,13 @@ def _without_comments(content, any_of):
     """Makes comments blank: lines with # that stand before a header with the names of columns."""
     named = [[name.encode() for name in names] for names in map(names_in, any_of) if names]
     lines = content.split(b"\n", SAMPLE_LINES)
+    needs_header = () not in any_of
     for place, line in enumerate(lines if named else []):
-        if not line.startswith(b"#") or any(all(n in line for n in names) for names in named):
-            break
-        lines[place] = b""
-    return b"\n".join(lines)
+        is_header = any(all(n in line for n in names) for names in named)
+        if is_header or (line.strip() and not line.startswith(b"#")):
+            count = place if is_header or needs_header else 0
+            return b"\n".join([b""] * count + lines[count:])
+    return content
 
 
 def tab_separated(rows):
@@ -440,7 +442,7 @@ def _check_against_first(row, table):
         raise UserError(
             f"{row.place}: {len(row.cells)} columns, but the first line has {len(first)}. The file "
             f"is read with {table.form}: put texts with this character in quotes, or give another "
-            "--delimiter to run_classifier.py"
+            "--delimiter to run_classifier.py or predict.py"
         )
 
 
@@ -583,21 +585,23 @@ def _rows_of_object(found, path, row_keys):
     }
     if not row_keys.isdisjoint(lists):
         return [found]
+    match found:
+        case {"columns": [*names], "data": [[*_], *_] as rows}:  # as pandas writes split tables
+            return [dict(zip(names, row, strict=False)) for row in rows]
+    if "data" in lists and row_keys.isdisjoint(found):
+        return lists["data"]
     columns = [*found.values()]
     are_columns = all(isinstance(c, list) for c in columns) and len({*map(len, columns)}) == 1
     if are_columns and len(columns) > 1 and len(lists) < len(columns):  # some may hold objects
         return [dict(zip(found, row, strict=True)) for row in zip(*columns, strict=True)]
     lists = lists if row_keys.isdisjoint(found) else {}
-    if len(lists) > 1 and "data" not in lists:
+    if len(lists) > 1:
         raise UserError(
             f"{path}: the object has several lists of objects, {', '.join(lists)}: keep one of "
             "them, as a list or as JSON lines"
         )
     if lists:
-        return lists.get("data", next(iter(lists.values())))
-    match found:
-        case {"columns": [*names], "data": [[*_], *_] as rows}:  # as pandas writes split tables
-            return [dict(zip(names, row, strict=False)) for row in rows]
+        return next(iter(lists.values()))
     if all(key.isdecimal() and isinstance(row, dict) for key, row in found.items()):
         return list(found.values())
     keys = [[*c] for c in found.values() if isinstance(c, dict)]

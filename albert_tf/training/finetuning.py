@@ -23,7 +23,6 @@ TRIALS = "trials.txt"  # summary of several trials
 _KEPT = (
     *run_settings.FILES,
     run_directory.TASK,
-    run_directory.LABEL_THRESHOLD,
     run_directory.BEST_STATE,
     run_directory.EVALUATED_ON,
     run_directory.EVAL_RESULTS,

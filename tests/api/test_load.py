@@ -182,6 +182,11 @@ def test_transformers_tells_of_casing_and_accents(copied, told, given, kept, cha
     [
         ({"type": "Sequence", "normalizers": [{"type": "NFKC"}]}, "The\u0301"),
         ({"type": "Sequence", "normalizers": [{"type": "Lowercase"}]}, "the\u0301"),
+        (
+            {"type": "Sequence", "normalizers": [{"normalizers": [{"type": "Lowercase"}]}]},
+            "the\u0301",
+        ),
+        ({"type": "NFC", "normalizers": None}, "The\u0301"),
         ({"type": "Sequence", "normalizers": [{"type": "StripAccents"}]}, "The"),
         ({"type": "BertNormalizer", "lowercase": True, "strip_accents": None}, "the"),
         ({"type": "BertNormalizer", "lowercase": True, "strip_accents": False}, "the\u0301"),

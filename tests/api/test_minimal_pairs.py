@@ -71,6 +71,12 @@ def test_quotes_and_commas_of_sentences_stay(write):
     assert found.sentences == lines
 
 
+@pytest.mark.parametrize("first", ["#a b", "[A] saw [b]"])
+def test_sentences_that_look_like_something_else(first, write):
+    (paradigm,) = minimal_pairs.read([write(f"{first}\n#b a\nc d\nd c\n")])
+    assert paradigm.sentences == [first, "#b a", "c d", "d c"]
+
+
 def test_paradigms_lie_in_several_files_and_some_pairs_are_taken(write):
     shared = PAIR | {"field": "syntax", "linguistics_term": "order"}
     names = [(uid, str(n)) for uid in ("one", "two") for n in range(3)]

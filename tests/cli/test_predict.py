@@ -299,8 +299,8 @@ def test_two_texts_that_the_training_read_in_another_order():
 
 
 def test_the_header_of_the_training_is_no_example(tmp_path):
-    flags = {"text_column": "0", "label_column": "1", "names": ["sentence", "label"]}
-    model = model_of("text", of_training=flags)
+    model = model_of("text", of_training={"text_column": "0", "label_column": "1"})
+    model = model._replace(header=("sentence", "label"))
     for content in ("sentence\nA film\n", "sentence\tlabel\nA film\t1\n"):
         assert read(tmp_path, content, model) == [({"text": "A film"}, {})]
     assert len(read(tmp_path, "Sentence\nA film\n", model)) == 2  # an example
@@ -405,6 +405,8 @@ ASKED = {"question": "Who?", "context": "It."}, {"id": "7"}
         ("text,id,label\na,7,x\n", model_of("text", labels=("label",)),
          [({"text": "a"}, {"id": "7"})]),
         ('{"text": "a", "id": "7", "label": "x"}\n', LABELLED, [({"text": "a"}, {"id": "7"})]),
+        ('{"text": 5, "label": "x"}\n', LABELLED, [({"text": "5"}, {})]),
+        ("a\nb\rc", model_of("text"), [({"text": "a"}, {}), ({"text": "bc"}, {})]),
         ('{"question": "Who?", "context": "It.", "answer": "It", "id": "7"}\n\n', QUESTIONS,
          [ASKED, None]),
         ("question\tcontext\tanswer\tid\nWho?\tIt.\tIt\t7\n\n", QUESTIONS, [ASKED, None]),

@@ -433,7 +433,7 @@ def run_trials(run_main, flags, tmp_path, monkeypatch):
             named = name_table.named_variables(heads.ClassificationModel(config, 2))
             tf.train.Checkpoint(variables=named).write(str(best))
             (best.parent / "best_trial.txt").write_text(f"1:1:{sign}0.{seed}")
-            for name in ("eval_results.txt", "eval_report.txt", "multi_label_threshold.json"):
+            for name in ("eval_results.txt", "eval_report.txt"):
                 (best.parent / name).write_text(f"eval_accuracy = 0.{seed}\n")
 
         monkeypatch.setattr(finetuning, "train_and_evaluate", run_trial)
@@ -452,7 +452,7 @@ def test_a_trial_that_fails_is_written_down_and_the_others_go_on(run_trials, tmp
     assert "of 2 trials (2 failed): median 0.2000, mean 0.2000" in summary
     assert f"best 0.3000 in {folder}3" in summary
     assert run_directory.exists(str(tmp_path / "out" / "model.ckpt-best"))
-    for name in ("eval_results.txt", "eval_report.txt", "multi_label_threshold.json"):
+    for name in ("eval_results.txt", "eval_report.txt"):
         assert (tmp_path / "out" / name).read_text() == "eval_accuracy = 0.3\n"
 
 

@@ -244,6 +244,8 @@ AB = [("a",), ("b",)]
         ('{"0": {"text": "a"}, "1": {"text": "b"}}', ("text",), AB),
         ('{"text": ["a", "b"], "meta": [{"v": 1}, {"v": 2}]}', ("text",), AB),
         ('{"columns": 5, "data": 5, "text": "a"}', ("text",), AB[:1]),
+        ('{"columns": ["text", "n"], "data": [["a", 1], ["b", 2]]}', ("text",), AB),
+        ('{"labels": ["x", "y"], "data": [{"text": "a"}, {"text": "b"}]}', ("text",), AB),
         ('{"meta": [{"v": 1}], "data": [{"text": "a"}]}', ("text",), AB[:1]),
     ],
 )  # fmt: skip

@@ -29,6 +29,7 @@ _OF_ANSWERS = {
     "answer": "text",
     "answer_begin_position": "answer_start",
 }
+_INFERRED = "is_impossible was not stated"  # key of a question with an empty list of answers
 _TRUTHS = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
 _WHOLE = re.compile(r"(-?\d{1,15})(\.0+)?")  # as pandas writes a whole number next to a missing one
 _QUESTION_MARKS = ("?", "\uff1f", "\u061f", "\u037e", "\u055e")  # of Latin, Chinese, Arabic, ...
@@ -116,6 +117,8 @@ def _questions(path, with_context):
         if {"context", "question"} <= keys:
             yield where, _context(article, where, with_context), _with_list(article, where)
             continue
+        if {"data", "version"} & keys and "paragraphs" not in keys:  # the file as a whole
+            raise UserError(f"{path} holds no question: {_FORM}")
         paragraphs = [article] if "qas" in keys else field(article, "paragraphs", list, where)
         for p, paragraph in enumerate(paragraphs):
             place, paragraph = f"{where}, paragraph {p}", _renamed(paragraph, _OF_QUESTIONS)
@@ -157,7 +160,7 @@ def _with_list(qa, where):
             starts = starts or [None] * len(texts)
             if not isinstance(starts, list) or len(starts) != len(texts):
                 raise UserError(f"{where}: `answers` has {len(texts)} texts and other answer_start")
-            qa = ({} if texts else {"is_impossible": True}) | qa
+            qa = ({} if texts else {"is_impossible": True, _INFERRED: True}) | qa
             given = [{"text": t, "answer_start": s} for t, s in zip(texts, starts, strict=True)]
         else:
             given = [given]
@@ -206,8 +209,9 @@ def read_examples(path, training):
         UserError: the file cannot be read or is not a SQuAD file, a context is empty, an id appears
             twice or, in training, a question has no answer, or one outside its context.
     """
-    examples = []
+    examples, is_stated = [], False
     for where, context, qa in entries(path):
+        is_stated |= qa.get("is_impossible") is True and _INFERRED not in qa
         question = json_file.field(qa, "question", str, where)
         answers = answer_texts(qa, where) if "answers" in qa or training else None
         if answers and not training and not any(map(str.strip, answers)):
@@ -216,6 +220,8 @@ def read_examples(path, training):
         examples.append(SquadExample(qa["id"], question, context, answers, *taught))
     if not examples:
         raise UserError(f"{path} holds no question")
+    if not (training or is_stated or any(example.answers for example in examples)):
+        examples = [dataclasses.replace(each, answers=None) for each in examples]  # of a test file
     return examples
 
 
@@ -249,11 +255,8 @@ def count_unlabelled(examples, version_2):
 
     Args:
         examples: list of SquadExample.
-        version_2: bool. In version 2 an empty list of answers means that there is no answer, unless
-            all lists are empty, as in test files.
+        version_2: bool. In version 2 an empty list of answers means that there is no answer.
     """
-    if not any(example.answers for example in examples):
-        return len(examples)
     return sum(
         example.answers is None or not (example.answers or version_2) for example in examples
     )

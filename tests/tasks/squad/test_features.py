@@ -86,6 +86,9 @@ def test_prediction_needs_no_answers_but_scoring_does(tmp_path):
     path = write(tmp_path / "test.json", [question("q1", answers=()), question("q2", answers=())])
     found = squad_questions.read_examples(path, training=False)  # as test files have them
     assert squad_questions.count_unlabelled(found, True) == 2
+    stated = question("q1", answers=(), is_impossible=True)
+    found = squad_questions.read_examples(write(tmp_path / "dev.json", [stated]), training=False)
+    assert squad_questions.count_unlabelled(found, True) == 0
 
 
 def squad_json(*questions, context="Ideas."):
@@ -98,16 +101,16 @@ def squad_json(*questions, context="Ideas."):
         ("bad.json", None, "bad.json"),
         ("bad.json", "{", "bad.json ... JSON"),
         ("bad.json", "[]", "bad.json ... question"),
-        ("bad.json", '{"data": 3}', "bad.json ... 0 ... 'paragraphs'"),
+        ("bad.json", '{"data": 3}', "bad.json ... `data`"),
         ("bad.json", '{"data": [{}]}', "0 ... 'paragraphs'"),
         ("bad.json", '{"data": [{"paragraphs": [{"qas": []}]}]}', "0 ... 'context'"),
         ("bad.json", squad_json({}), "0 ... 'question'"),
         ("bad.json", '{"data": []}', "bad.json"),
         ("bad.json", '[{"context": null, "question": "?"}]', "0 ... 'context'"),
         ("bad.json", '{"context": ["a", "b"], "question": ["?"]}', "0 ... 'context'"),
-        ("bad.json", '{"data": [1]}', "0 ... 'paragraphs'"),
+        ("bad.json", '{"data": [1]}', "bad.json ... `data`"),
         ("bad.json", '{"data": ' + "[" * 100_000, "bad.json ... JSON"),
-        ("bad.json", '{"data": {"a": ' + "[" * 300 + "]" * 300 + "}}", "0 ... 'paragraphs'"),
+        ("bad.json", '{"data": {"a": ' + "[" * 300 + "]" * 300 + "}}", "bad.json ... `data`"),
         ("bad.json", squad_json(context="\ud800"), "0 ... 'context'"),
         ("bad.json", squad_json(context=" \n"), "bad.json ... 0"),
         ("bad.json", squad_json(question(), question()), "bad.json ... 'q1'"),
