@@ -176,7 +176,7 @@ def resolve(
         if unmet:
             sentence = f"{shown(name, typed[name])} does nothing {_described(unmet, settings)}"
             if not unmet.startswith("~"):
-                is_missing = "!" not in unmet and "=" not in unmet
+                is_missing = not any(v or negated for _, v, negated in _alternatives(unmet))
                 raise UserError(f"{sentence}: {'give both, or ' * is_missing}leave it out")
             notes.append(sentence)
     compared = {

@@ -150,8 +150,8 @@ class Task:
         ids = np.arange(len(self.labels))
         return Split({"label_ids": ids}, ()), {"logits": np.eye(len(ids))}
 
-    def keep(self, metrics, directory):
-        """Writes files of the best checkpoint of a directory, given the metrics of it."""
+    def keep(self, metrics):
+        """Writes files that belong to the best checkpoint, given the metrics of its evaluation."""
 
     def label_counts(self, arrays):
         """Number of examples with each label, from their features: int array [C]."""
@@ -349,7 +349,7 @@ class DataSet:
             warnings.append(self.task.warning(split, outputs[suffix]))
 
         def keep(directory):
-            self.task.keep(metrics, directory)
+            self.task.keep(metrics)
             report = self.task.report(splits[""], outputs[""])
             if report:
                 files.write_text(os.path.join(directory, evaluation.REPORT), report)

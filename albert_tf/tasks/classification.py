@@ -3,6 +3,7 @@
 
 import dataclasses
 import functools
+import itertools
 import math
 import os
 import warnings
@@ -381,8 +382,9 @@ def _of_scores(row, outputs, labels):
             each = [float(METRICS[name](*pair)) for pair in pairs]
             if len(each) > 1:
                 found |= {f"{name}_{label}": x for label, x in zip(row.label, each, strict=True)}
-            counted = varied if name in _CORRELATIONS and any(varied) else ...
-            found[name] = float(np.mean(np.array(each)[counted]))
+            if name in _CORRELATIONS and any(varied):
+                each = list(itertools.compress(each, varied))
+            found[name] = float(np.mean(each))
     return found
 
 

@@ -179,10 +179,11 @@ def values_of(cell):
         except (ValueError, SyntaxError, TypeError):
             mark = r"\s*,\s*" if "," in cell else r"\s+"
             items = [item.strip("'\"") for item in re.split(mark, cell[1:-1].strip())]
+            items = [... if item == "..." else item for item in items]  # of NumPy
             if re.search(r"""[\[(,\s]['"]""", cell):  # a text may have spaces
                 raise UserError(f"this is no list that can be read: {reprlib.repr(cell)}") from None
     items = [*items] if isinstance(items, list | tuple | set) else [items]
-    if "..." in items or ... in items:
+    if ... in items:
         raise UserError(f"this list was cut when it was written: {reprlib.repr(cell)}")
     return items
 

@@ -158,10 +158,10 @@ class MultiLabelTask(classification.ClassificationTask):
         each = np.eye(len(self.labels))
         return Split({"label_ids": each}, ()), {"logits": each}
 
-    def keep(self, metrics, directory):
+    def keep(self, metrics):
         """Keeps the threshold."""
-        path = os.path.join(directory, LabelThreshold.FILE)
-        before, given = state.read(path, LabelThreshold), self._from_elsewhere(directory)
+        path = os.path.join(self.directory, LabelThreshold.FILE)
+        before, given = state.read(path, LabelThreshold), self._from_elsewhere()
         if before and given:  # not the threshold of a training that goes on
             base.say_threshold("threshold", before.threshold, metrics["threshold"])
         state.write(path, LabelThreshold(metrics["threshold"], _named(given)))
@@ -193,9 +193,9 @@ class MultiLabelTask(classification.ClassificationTask):
     @property
     def served_threshold(self):
         """The threshold of predictions and exports."""
-        return known_threshold(self.directory, self._from_elsewhere(self.directory))
+        return known_threshold(self.directory, self._from_elsewhere())
 
-    def _from_elsewhere(self, directory):
-        """The prefix of the given checkpoint if it is used for a run's directory, else None."""
-        folder = RunDirectory(directory)
+    def _from_elsewhere(self):
+        """The prefix of the given checkpoint if it is used, else None."""
+        folder = RunDirectory(self.directory)
         return folder.trained_or(self.given) if self.given and not folder.trained else None

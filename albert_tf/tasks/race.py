@@ -62,7 +62,7 @@ _OPTION = re.compile(
 _LIST = re.compile(r"""\s*(\[.*\]|\([^()]*,[^()]*\)|\(\s*['"].*\))\s*""", re.DOTALL)
 # A passage or answer is a list if it begins with a quoted text, and not with "[1]" or "[[Link]]".
 TEXT_LIST = re.compile(r"""\[([\s\[{]*["'].*)?\]""", re.DOTALL)
-_NUMBER = re.compile(r"[0-9]+(\.0+)?")  # as pandas writes one next to missing ones
+_NUMBER = re.compile(r"([0-9]{1,9})(\.0+)?")  # as pandas writes one next to missing ones
 _MARKED = re.compile(r"^\(?([A-Za-z])[.):]$")  # an answer such as (A) or A.
 _BLANK = "_"  # where an option belongs in a question that is a gapped sentence
 _BLANKS = re.compile(r"__|[^\W_]_[^\W_]")  # where the option comes several times, or in a word
@@ -446,15 +446,17 @@ def _letters_of_numbers(path, found):
         UserError: it cannot be seen what the numbers mean.
     """
     given = [(p["answers"][0], p["options"][0]) for _, p in found]
-    if not given or not all(_NUMBER.fullmatch(answer) for answer, _ in given):
+    matches = [_NUMBER.fullmatch(answer) for answer, _ in given]
+    if not given or not all(matches):
         return None
-    numbers = [(int(float(answer)), len(options)) for answer, options in given]
+    numbers = [(int(m[1]), len(o)) for m, (_, o) in zip(matches, given, strict=True)]
     are_texts = all(answer in options for answer, options in given)
     first = min(1, *(number for number, _ in numbers))
     if not all(number - first < count for number, count in numbers):
         return None  # texts, or an error that names the line
     if are_texts:
-        if all(options.index(answer) == int(float(answer)) - first for answer, options in given):
+        places = [options.index(answer) for answer, options in given]
+        if places == [number - first for number, _ in numbers]:
             return None
         raise UserError(
             f"{path}: the answers are numbers, and the options too, so it cannot be seen whether "

@@ -271,7 +271,8 @@ class Run:
                 f"--eval_batch_size={self.settings.eval_batch_size}: the evaluation data do not "
                 "fill a batch, which a TPU needs. Give a smaller one"
             )
-        return steps.means(rows, names) | {"loss": rows[:, -1].mean(dtype=np.float64)}
+        loss = rows[:, -1].mean(dtype=np.float64)
+        return steps.means(rows, names) | {"loss": np.float32(loss)}
 
     def _distributed(self, dataset):
         """Shards a data set among workers by records, not files: there may be only one file."""

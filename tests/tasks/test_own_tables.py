@@ -653,6 +653,7 @@ KNOWN = ("Food, drink", "Sport")
         (['["climate change", null]', '["x"]'], (), [["climate change"], ["x"]]),
         (['["\\ud83d\\ude00 joy"]', "[]"], (), [["\U0001f600 joy"], []]),
         (['["a", "b"]', "nan", "c", '["c"]', "set()"], (), [["a", "b"], [], ["c"], ["c"], []]),
+        (['["a", "..."]', "['b' '...']"], (), [["a", "..."], ["b", "..."]]),
         (["[true, false]", "[false, false]"], (), [["0"], []]),
         (["[TRUE, FALSE]", "[FALSE, TRUE]"], (), [["0"], ["1"]]),
         (["[True]", "[False]"], (), [["True"], ["False"]]),

@@ -184,8 +184,8 @@ def _id_of(qa, number, where):
     found = qa.get("id")
     if found is None:
         return str(number)
-    if isinstance(found, int | float) and (whole := _WHOLE.fullmatch(str(found))):
-        return whole[1]
+    if isinstance(found, int | float) and not isinstance(found, bool) and found % 1 == 0:
+        return str(int(found))
     return json_file.field(qa, "id", str, where)
 
 

@@ -88,6 +88,11 @@ def test_forms_of_files(read, content, ids):
     assert not questions.is_v2(path) and [*scores.read_gold(path)[0]] == ids
 
 
+def test_ids_that_are_numbers(read):
+    examples, _ = read([flat(id=10**18 + 1), flat(id=7.0)])
+    assert [example.qas_id for example in examples] == ["1000000000000000001", "7"]
+
+
 def test_empty_lists_of_answers_are_of_version_2(read):
     examples, path = read([flat(), flat(id="b", answers={"text": [], "answer_start": []})])
     assert [example.is_impossible for example in examples] == [False, True]
