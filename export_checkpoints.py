@@ -176,7 +176,8 @@ def export_checkpoint(given, model):
     vocabulary = model.tokenizer and files.read_bytes(model.tokenizer.path)
     if vocabulary:
         name = "spiece.model" if model.tokenizer.is_sentencepiece else "vocab.txt"
-        copy = os.path.abspath(os.path.join(directory, name))
+        copy = os.path.join(directory, name)
+        copy = copy if "://" in copy else os.path.abspath(copy)
         record, digest = model.folder.settings, files.sha256(model.tokenizer.path)
         settings = run_directory.RunSettings(
             flags=record.flags if record and model.folder.task else {},
