@@ -16,7 +16,7 @@ import re
 
 import tensorflow as tf
 
-from albert_tf import files, progress, state
+from albert_tf import files, progress, state_files
 from albert_tf.api import scoring
 from albert_tf.checkpoints import name_table
 from albert_tf.errors import UserError, parse_json
@@ -263,7 +263,7 @@ def _read_results(path, settings):
                 f"{path} holds metrics of {found.get('model')} with {what}: delete it, or give "
                 "another --output_file"
             )
-    return {name: state.typed(values, Result, name) for name, values in known.items()}
+    return {name: state_files.typed(values, Result, name) for name, values in known.items()}
 
 
 # --- Metrics -------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 
 import os
 
-from albert_tf import files, state
+from albert_tf import files, state_files
 from albert_tf.checkpoints import name_table, run_directory, source, writers
 from albert_tf.checkpoints.run_directory import FinetunedTask
 from albert_tf.config import CONFIG_FILE
@@ -92,12 +92,12 @@ def save(directory, model, text, kind, *, task=None, record=None, absent=()):
         files.write_text(folder.file(CONFIG_FILE), model.config.to_json_string())
         with files.writing(folder.file(name)) as file:
             file.write(files.read_bytes(tokenizer.path))
-        state.write(folder.file(run_directory.SETTINGS), settings)
+        state_files.write(folder.file(run_directory.SETTINGS), settings)
         if kind:
             folder.write_task(kind)
         if isinstance(task, multi_label.MultiLabelTask):
             threshold = multi_label.LabelThreshold(task.served_threshold)
-            state.write(folder.file(threshold.FILE), threshold)
+            state_files.write(folder.file(threshold.FILE), threshold)
         if isinstance(task, squad.SquadV2Task):
             threshold = task.options.null_score_diff_threshold
             folder.write_threshold(run_directory.NoAnswerThreshold(threshold or 0.0, ""))

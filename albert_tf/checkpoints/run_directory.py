@@ -13,7 +13,7 @@ from absl import logging
 from google.protobuf import text_format
 from tensorflow.python.training.checkpoint_state_pb2 import CheckpointState  # in no public API
 
-from albert_tf import files, models, options, state
+from albert_tf import files, models, options, state_files
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError, check_choice
 
@@ -328,10 +328,10 @@ class RunSettings:
     def __post_init__(self):
         for name, kind in TEXT_FLAGS.items():
             if name in self.text:
-                state.typed(self.text[name], kind, name)
+                state_files.typed(self.text[name], kind, name)
         for name, kind in options.KINDS.items():
             if name in self.flags:
-                state.typed(self.flags[name], tuple[str, ...] if kind is list else kind, name)
+                state_files.typed(self.flags[name], tuple[str, ...] if kind is list else kind, name)
         _ = self.albert_config
 
     @property
@@ -423,7 +423,7 @@ class RunDirectory:
     def settings(self):
         """RunSettings of `run.json`; None if there is none, as in runs of the original."""
         remedy = "delete it, and give the flags of the training yourself"
-        return state.read(self.file(SETTINGS), RunSettings, remedy)
+        return state_files.read(self.file(SETTINGS), RunSettings, remedy)
 
     @property
     def resumed(self):
@@ -433,21 +433,21 @@ class RunDirectory:
     @property
     def task(self):
         """The FinetunedTask of the checkpoints; None if unknown."""
-        return state.read(self.file(TASK), FinetunedTask)
+        return state_files.read(self.file(TASK), FinetunedTask)
 
     def write_task(self, task):
         """Records the FinetunedTask of the checkpoints."""
-        state.write(self.file(TASK), task)
+        state_files.write(self.file(TASK), task)
 
     @property
     def threshold(self):
         """The NoAnswerThreshold for questions without gold answers; None if none was tuned."""
         remedy = "delete it, or give --null_score_diff_threshold"
-        return state.read(self.file(THRESHOLD), NoAnswerThreshold, remedy)
+        return state_files.read(self.file(THRESHOLD), NoAnswerThreshold, remedy)
 
     def write_threshold(self, threshold):
         """Records the NoAnswerThreshold for files without answers."""
-        state.write(self.file(THRESHOLD), threshold)
+        state_files.write(self.file(THRESHOLD), threshold)
 
     @property
     def results(self):
@@ -467,12 +467,12 @@ class RunDirectory:
     @property
     def evaluated_on(self):
         """The EvaluatedOn of the results; None if unknown, as in runs of earlier versions."""
-        return state.read(self.file(EVALUATED_ON), EvaluatedOn)
+        return state_files.read(self.file(EVALUATED_ON), EvaluatedOn)
 
     def write_results(self, best, evaluated_on):
         """Records the BestState after an evaluation, and its EvaluatedOn."""
         files.write_text(self.file(BEST_STATE), ":".join(map(str, best)))
-        state.write(self.file(EVALUATED_ON), evaluated_on)
+        state_files.write(self.file(EVALUATED_ON), evaluated_on)
 
     @property
     def latest(self):

@@ -12,7 +12,7 @@ from albert_tf.checkpoints.run_directory import VOCABULARY_FLAGS, RunDirectory
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
 from albert_tf.tasks import base
-from albert_tf.text import losses, tokenization
+from albert_tf.text import text_losses, tokenization
 
 TO_GO_ON = "to go on with the change, give --allow_changes_on_resume"
 
@@ -201,7 +201,7 @@ def text_input(models):
     configs = [model.config for model in models]
     text = base.text_input(configs, arguments, settings.max_seq_length)
     if settings.get("do_train"):
-        losses.Sample(text.tokenizer)
+        text_losses.Sample(text.tokenizer)
     return text
 
 

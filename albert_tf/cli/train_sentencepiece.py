@@ -71,7 +71,7 @@ def main(given):
 
     from albert_tf import files, vocabulary_record
     from albert_tf.corpus import text_files
-    from albert_tf.text import clean_up, losses, sentencepiece_training
+    from albert_tf.text import clean_up, sentencepiece_training, text_losses
 
     settings = given.values_of(options.SentencePiece)
     has_table = settings.normalization_rule_name != "identity"
@@ -90,7 +90,7 @@ def main(given):
         files.check_file_writable(path, "model_prefix")
     skipped, is_split = Counter(), form.input_format != "sentences"
     table = sentencepiece_training.table_of(settings.normalization_rule_name)
-    meter, lost, characters = losses.Losses(cleaning, table), Counter(), Counter()
+    meter, lost, characters = text_losses.Losses(cleaning, table), Counter(), Counter()
 
     def read(lines, cleaned):
         lost.update(meter.count(lines))
@@ -118,7 +118,7 @@ def main(given):
     shown = " ".join(resolve.as_flag(name, value) for name, value in records)
     print(f"{outputs[-1]}: {settings.vocab_size} pieces; it records {shown}")
     unknown = sentencepiece_training.unknown_characters(model, characters)
-    for sentence in losses.sentences(lost, unknown):
+    for sentence in text_losses.sentences(lost, unknown):
         print(f"warning: {sentence}")
 
 

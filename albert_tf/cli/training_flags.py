@@ -12,7 +12,7 @@ from albert_tf.cli import launch, model_flags
 from albert_tf.errors import UserError
 from albert_tf.records import graph_masking, record_files
 from albert_tf.text import tokenization
-from albert_tf.training import evaluation, finetuning, run_settings
+from albert_tf.training import evaluation, finetuning, run_record
 
 POINTS = 100  # least number of points of a curve if the interval is not given
 HIGH_RATE = 0.1  # of a learning rate, far above those of any optimizer here
@@ -43,7 +43,7 @@ def options_of(kind, model, tokenizer, *, train_steps, warmup_steps, **others):
         values["record"] = record = _record(settings, model.config, tokenizer)
         if model.resumes:
             step = run_directory.step_of(model.source.checkpoint)
-            run_settings.check_done(model.source, step, train_steps, record)
+            run_record.check_done(model.source, step, train_steps, record)
         if settings.learning_rate > HIGH_RATE:
             print(
                 f"Warning: --learning_rate={settings.learning_rate} is above {HIGH_RATE}: models "

@@ -6,7 +6,7 @@ import dataclasses
 
 from albert_tf.corpus import text_files
 from albert_tf.errors import as_called
-from albert_tf.text import losses
+from albert_tf.text import text_losses
 
 # Of the instances, by the pairs: those whose second segment is of a random document.
 _MANY_RANDOM = {"order": 0.5, "next": 0.75, "none": 0.0}
@@ -87,7 +87,7 @@ class Summary:
             "unknown_share": self.unknown_share,
             "unknown_most_common": dict(self.unknown.most_common(20)),
             "masked_share": self.masked_share,
-            "text_losses": losses.as_json(self.counts, self.unknown),
+            "text_losses": text_losses.as_json(self.counts, self.unknown),
             "seconds": round(self.seconds, 1),
         }
         return {name: others.get(name, self.counts[name]) for name in _NAMES}
@@ -173,7 +173,7 @@ class Summary:
         unknown = collections.Counter(self.unknown)
         if self.held_out:
             unknown += self.held_out.unknown
-        for sentence in losses.sentences(counts, unknown):
+        for sentence in text_losses.sentences(counts, unknown):
             yield f"warning: {sentence}"
 
     def _warnings_of_pairs(self):

@@ -14,7 +14,7 @@ import numpy as np
 
 from albert_tf.corpus import text_files
 from albert_tf.options import WORD_STARTS
-from albert_tf.text.losses import Losses
+from albert_tf.text.text_losses import Losses
 from albert_tf.text.tokenization import UNKNOWN_PIECES, WORD_START, Cache
 
 # Beginnings of the names of letters whose languages do not put spaces between words.
@@ -40,7 +40,7 @@ class EncodedLines(NamedTuple):
             of lines in `skipped`, marked (tokens that begin with SentencePiece's mark of a space,
             or that come after one in words of WordPiece), inner_letters (tokens that do not, but
             open a word because of letters other than a-z; letters of languages without spaces, such
-            as Chinese, do not count), and those of losses.Losses.
+            as Chinese, do not count), and those of text_losses.Losses.
     """
 
     ids: np.ndarray

@@ -9,7 +9,7 @@ import numpy as np
 import scipy
 import tensorflow as tf
 
-from albert_tf import state
+from albert_tf import state_files
 from albert_tf.checkpoints.run_directory import RunDirectory
 from albert_tf.model import objectives
 from albert_tf.options import LABEL_SEPARATOR
@@ -41,7 +41,7 @@ def known_threshold(directory, prefix=None):
         directory: str, of the run. Its threshold comes first if it was tuned for this model.
         prefix: str, a checkpoint from elsewhere; None for the directory's own model.
     """
-    found = state.read(os.path.join(directory, LabelThreshold.FILE), LabelThreshold)
+    found = state_files.read(os.path.join(directory, LabelThreshold.FILE), LabelThreshold)
     # Earlier versions did not name the checkpoint.
     if found and found.checkpoint in (None, _named(prefix)):
         return found.threshold
@@ -161,10 +161,10 @@ class MultiLabelTask(classification.ClassificationTask):
     def keep(self, metrics):
         """Keeps the threshold."""
         path = os.path.join(self.directory, LabelThreshold.FILE)
-        before, given = state.read(path, LabelThreshold), self._from_elsewhere()
+        before, given = state_files.read(path, LabelThreshold), self._from_elsewhere()
         if before and given:  # not the threshold of a training that goes on
             base.say_threshold("threshold", before.threshold, metrics["threshold"])
-        state.write(path, LabelThreshold(metrics["threshold"], _named(given)))
+        state_files.write(path, LabelThreshold(metrics["threshold"], _named(given)))
 
     def label_counts(self, arrays):
         """Number of examples with each label: int array [C]."""

@@ -310,7 +310,8 @@ class FullTokenizer:
         path: str, path of the file.
         do_lower_case, strip_accents: bool.
         clean_up: clean_up.CleanUp.
-        reads: callable that gets each text that `normalize` cleans up, such as losses.Sample; None.
+        reads: callable that gets each text that `normalize` cleans up, such as
+            text_losses.Sample; None.
 
     Raises:
         UserError: no file is given, it cannot be used, or it records another clean-up.

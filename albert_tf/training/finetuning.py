@@ -13,7 +13,7 @@ from albert_tf.checkpoints.run_directory import RunDirectory
 from albert_tf.errors import UserError, as_called
 from albert_tf.publish import graph_tokenization, saved_models
 from albert_tf.records import input_pipeline, record_files
-from albert_tf.training import devices, evaluation, run_settings, runs
+from albert_tf.training import devices, evaluation, run_record, runs
 from albert_tf.training.splits_and_results import Predicted
 
 _MOST_SHOWN = 20  # classes in a line
@@ -21,7 +21,7 @@ _MOST_PIECES = 40  # of an example
 TRIALS = "trials.txt"  # summary of several trials
 # Files of the best trial that are copied next to its checkpoint.
 _KEPT = (
-    *run_settings.FILES,
+    *run_record.FILES,
     run_directory.TASK,
     run_directory.BEST_STATE,
     run_directory.EVALUATED_ON,
@@ -210,7 +210,7 @@ def _train(run, data, evaluator):
         report = data.report(options.do_eval)
         if run.is_chief:
             report |= {"source": records.described, "header": [*data.header]}
-            run_settings.add_data(options.output_dir, report)
+            run_record.add_data(options.output_dir, report)
     lengths = None
     if not devices.is_tpu(run.strategy):
         # XLA compiles the step for each length.

@@ -14,7 +14,7 @@ from albert_tf.checkpoints.run_directory import RunDirectory
 from albert_tf.errors import UserError
 from albert_tf.model import optimization
 from albert_tf.records import input_pipeline, record_files
-from albert_tf.training import devices, loop, run_settings, stopping
+from albert_tf.training import devices, loop, run_record, stopping
 
 
 def make_run(strategy, make_model, config, objective, options, *, trains):
@@ -99,7 +99,7 @@ def start(run, input_files, **weights):
     Raises:
         UserError: a checkpoint does not fit, or the run was started with other values.
     """
-    described = run_settings.describe(run, input_files)
+    described = run_record.describe(run, input_files)
     before = RunDirectory(run.settings.output_dir).resumed
     print(run.initialize(**weights))
     if len(set(devices.gather(run.strategy, str(run.step)).values())) > 1:
@@ -110,8 +110,8 @@ def start(run, input_files, **weights):
     if run.is_done:
         print(f"Nothing left to train: step {run.step} of {run.settings.train_steps} is done.")
     elif run.is_chief:
-        run_settings.say_changes(before, described)
-        run_settings.write(run, described)
+        run_record.say_changes(before, described)
+        run_record.write(run, described)
 
 
 def train(run, paths, schema, evaluator, *, evaluates_step_0=False, lengths=None, **how):

@@ -299,7 +299,7 @@ def other_config(directory):
 
 
 def damaged(directory):
-    """In one of the ways of tests/test_state.py, for all of which there is one reader."""
+    """In one of the ways of tests/test_state_files.py, for all of which there is one reader."""
     return change_record(directory, text=[])
 
 

@@ -5,7 +5,7 @@ import dataclasses
 
 import pytest
 
-from albert_tf import state
+from albert_tf import state_files
 from albert_tf.checkpoints import run_directory
 from albert_tf.checkpoints.run_directory import NoAnswerThreshold, RunDirectory, RunSettings
 from albert_tf.tasks.squad import squad
@@ -24,7 +24,7 @@ def write_model(directory, threshold=None, given=None):
     if given is not None:
         config, flags = dataclasses.asdict(PLAIN), {squad.THRESHOLD: given}
         settings = RunSettings(config=config, text={}, flags=flags)
-        state.write(folder.file(run_directory.SETTINGS), settings)
+        state_files.write(folder.file(run_directory.SETTINGS), settings)
     return str(directory / "model.ckpt-best")
 
 

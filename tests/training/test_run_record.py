@@ -12,7 +12,7 @@ from absl import flags
 from albert_tf.checkpoints import run_directory, source
 from albert_tf.checkpoints.run_directory import RunSettings
 from albert_tf.config import AlbertConfig
-from albert_tf.training import run_settings
+from albert_tf.training import run_record
 from tests import tiny
 from tests.errors import assert_says, names, refuses
 from tests.processes import run_python
@@ -48,11 +48,11 @@ def described(directory, run, inputs, own_seed=None, config=CONFIG, **changes):
     values = {name: value for name, value in (FLAGS | changes).items() if value is not None}
     run.settings.record = RunSettings(flags=values, config=config.to_dict(), text={})
     run.settings.output_dir, run.settings.seed = str(directory), own_seed
-    return run_settings.describe(run, inputs)
+    return run_record.describe(run, inputs)
 
 
 def write(directory, run, inputs=()):
-    run_settings.write(run, described(directory, run, inputs, 7))
+    run_record.write(run, described(directory, run, inputs, 7))
 
 
 def rewrite(directory, **parts):
@@ -65,7 +65,7 @@ def rewrite(directory, **parts):
 def say(directory, run, config=CONFIG, **changes):
     before = run_directory.RunDirectory(str(directory)).resumed
     inputs = [str(directory / "input")]
-    run_settings.say_changes(before, described(directory, run, inputs, config=config, **changes))
+    run_record.say_changes(before, described(directory, run, inputs, config=config, **changes))
 
 
 def test_nothing_is_said_where_nothing_changed_or_of_a_new_run(written, run, capsys):
@@ -115,7 +115,7 @@ def test_records_of_before_are_read(written, run, capsys):
 
 def test_scripts_read_lists_in_the_flags(written, run):
     settings = described(written, run, [], labels=["no", 'say "yes", please'])
-    run_settings.write(run, settings)
+    run_record.write(run, settings)
     text = (written / "flags.txt").read_text()
     values = flags.FlagValues()
     flags.DEFINE_list("length_buckets", None, "", flag_values=values)
@@ -150,13 +150,13 @@ def test_earlier_starts_are_kept(written, run):
 def test_a_done_run_has_the_settings_that_it_was_trained_with(written, run, changes, expected):
     found = source.Source(str(written))
     now = described(written, run, [], **changes)
-    run_settings.check_done(found, 2, 3, now)
+    run_record.check_done(found, 2, 3, now)
     if expected is None:
-        run_settings.check_done(found, 2, 2, now)
-        run_settings.check_done(source.Source("of the original"), 2, 2, now)
+        run_record.check_done(found, 2, 2, now)
+        run_record.check_done(source.Source("of the original"), 2, 2, now)
         return
     with refuses(f"step 2 of 2 ... run.json ... {expected}"):
-        run_settings.check_done(found, 2, 2, now)
+        run_record.check_done(found, 2, 2, now)
 
 
 WORKER = """

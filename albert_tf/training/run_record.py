@@ -10,7 +10,7 @@ import platform
 
 import tensorflow as tf
 
-from albert_tf import __version__, files, options, state
+from albert_tf import __version__, files, options, state_files
 from albert_tf.checkpoints import run_directory
 from albert_tf.checkpoints.run_directory import RunDirectory
 from albert_tf.config import CONFIG_FILE
@@ -80,7 +80,7 @@ def write(run, described):
     files.write_text(folder.file(FLAGS_FILE), "".join(lines))
     files.write_text(folder.file(CONFIG_FILE), described.albert_config.to_json_string())
     content = dataclasses.replace(described, starts=starts)
-    state.write(folder.file(run_directory.SETTINGS), content)
+    state_files.write(folder.file(run_directory.SETTINGS), content)
 
 
 def add_data(directory, report):
@@ -88,7 +88,7 @@ def add_data(directory, report):
     folder = RunDirectory(directory)
     if folder.settings:
         content = dataclasses.replace(folder.settings, data=report)
-        state.write(folder.file(run_directory.SETTINGS), content)
+        state_files.write(folder.file(run_directory.SETTINGS), content)
 
 
 def _as_text(value):

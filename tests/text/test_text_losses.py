@@ -8,9 +8,9 @@ import unicodedata
 
 import pytest
 
-from albert_tf.text import losses, sentencepiece_training
+from albert_tf.text import sentencepiece_training, text_losses
 from albert_tf.text.clean_up import CleanUp
-from albert_tf.text.losses import Losses
+from albert_tf.text.text_losses import Losses
 from albert_tf.text.tokenization import FullTokenizer
 from tests import GOLDEN
 from tests.errors import assert_names
@@ -24,7 +24,7 @@ def counted(lines, clean_up=CleanUp(), rule="nmt_nfkc"):  # noqa: B008 (it is fr
 
 def said(lines, *args, unknown=(), **values):
     counts = counted(lines, *args, **values)
-    return losses.sentences(counts, collections.Counter(unknown))
+    return text_losses.sentences(counts, collections.Counter(unknown))
 
 
 MARKS = {
@@ -189,7 +189,7 @@ def test_scripts_are_in_one_sentence_if_they_are_a_part_of_the_text():
         assert_names(sentence, "KATAKANA ... THAI ... DEVANAGARI ... HEBREW ... KHMER ... TIBETAN")
     lines = [*foreign, "plain text " * 200]
     assert said(lines, unknown=unknown) == []
-    summary = losses.as_json(counted(lines), collections.Counter(unknown))
+    summary = text_losses.as_json(counted(lines), collections.Counter(unknown))
     assert len(summary["marks_dropped"]) == len(summary["unknown_letters"]) == len(foreign)
 
 
@@ -230,7 +230,7 @@ def test_counts_of_parts_add_up():
     lines = ["パンダ [MASK]", "½ <p>", "a"]
     whole = counted(lines)
     assert sum((counted([line]) for line in lines), collections.Counter()) == +whole
-    found = losses.as_json(whole, collections.Counter({"한": 2}))
+    found = text_losses.as_json(whole, collections.Counter({"한": 2}))
     assert json.loads(json.dumps(found)) == found == {
         "letters": {"KATAKANA": 3, "LATIN": 6},
         "marks_dropped": {"KATAKANA": 2},
@@ -245,19 +245,19 @@ def test_counts_of_parts_add_up():
 
 def test_a_sample_of_the_first_texts():
     tokenizer = FullTokenizer(spm_model_file=str(RELEASED))
-    sample = losses.Sample(tokenizer)
+    sample = text_losses.Sample(tokenizer)
     for text in ("నమస్తే క్ష", "నమస్తే క్ష", "a b"):
         tokenizer.encode_ids(text)
     marks, unknown = sample.sentences()
     assert_names(marks, "TELUGU ... --strip_accents=false")
     assert_names(unknown, "TELUGU ... train_sentencepiece.py")
     assert tokenizer.reads is None
-    assert losses.Sample(tokenizer).sentences() == []  # the features exist
+    assert text_losses.Sample(tokenizer).sentences() == []  # the features exist
 
 
 def test_numbers_of_rows_and_scores_are_no_texts():
     tokenizer = FullTokenizer(spm_model_file=str(RELEASED))
-    sample = losses.Sample(tokenizer)
+    sample = text_losses.Sample(tokenizer)
     for number in range(9):
         for text in (str(number), f"{number}.800", f"film {number}"):
             tokenizer.normalize(text)
