@@ -16,6 +16,7 @@ MODELS = GOLDEN / "model"
 VARIANTS = ["base", "groups2", "groups3_layers5", "inner2", "noproj", "relu", "tanh_heads2"]
 BASE = str(MODELS / "base" / "model.ckpt")
 FORWARD = 2e-5  # absolute, of outputs and losses, as tests/golden/README.md says
+TYPES, WORDS = (f"bert/embeddings/{kind}_embeddings" for kind in ("token_type", "word"))
 BLOCK = "bert/encoder/transformer/group_{}/inner_group_0/"
 
 
@@ -53,6 +54,39 @@ def assert_same(actual, expected):
 def assert_close(actual, expected, atol=FORWARD):
     assert tuple(actual.shape) == tuple(expected.shape)
     np.testing.assert_allclose(actual, expected, rtol=0, atol=atol)
+
+
+def record_look_ups(model):
+    """Makes a model put the embeddings that it looks up into the list that is returned."""
+    embeddings, found = model.encoder.embeddings, []
+    look_up = embeddings._look_up
+
+    def recorded(table, ids):
+        found.append(look_up(table, ids))
+        return found[-1]
+
+    embeddings._look_up = recorded
+    return found
+
+
+def gradients_and_norm(tape, loss, named, words, by_rows):
+    """Dense gradients by name, and the norm that the original clips by on a CPU.
+
+    Where the gradient of a table is a `tf.IndexedSlices` there, it squares the gradients of all
+    rows that were looked up, without adding up first those of a row that was looked up twice.
+
+    Args:
+        tape: tf.GradientTape.
+        loss: float32 scalar.
+        named: dict of name -> variable.
+        words: float32 tensor [B, T, E], the word embeddings that were looked up. They are added to
+            the segment embeddings, whose gradient is therefore the same.
+        by_rows: names of the tables whose gradient is a `tf.IndexedSlices` in the original.
+    """
+    gradients, of_rows = tape.gradient(loss, (named, words))
+    dense = {n: g if g is None else tf.convert_to_tensor(g) for n, g in gradients.items()}
+    squared = [g for name, g in dense.items() if name not in by_rows] + [of_rows] * len(by_rows)
+    return dense, tf.linalg.global_norm(squared)
 
 
 class EncoderOnly(tf.Module):

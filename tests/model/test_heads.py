@@ -12,7 +12,16 @@ from albert_tf.checkpoints import loading, name_table
 from albert_tf.config import AlbertConfig
 from albert_tf.model import fused, heads, objectives
 from tests import GOLDEN, read_arrays, tiny
-from tests.checkpoints.golden_models import FORWARD, VARIANTS, assert_close, golden_config
+from tests.checkpoints.golden_models import (
+    FORWARD,
+    TYPES,
+    VARIANTS,
+    WORDS,
+    assert_close,
+    golden_config,
+    gradients_and_norm,
+    record_look_ups,
+)
 
 GRADIENT = 1e-5  # absolute, as tests/golden/README.md says
 
@@ -37,12 +46,16 @@ def golden_features(variant):
 
 
 def loss_and_gradients(model, named, features, **kwargs):
+    loss, gradients, _ = loss_gradients_and_norm(model, named, features, **kwargs)
+    return loss, gradients
+
+
+def loss_gradients_and_norm(model, named, features, by_rows=(), **kwargs):
+    looked_up = record_look_ups(model)
     with tf.GradientTape() as tape:
         terms = objectives.pretraining_terms(features, model(features, training=True))
         loss = objectives.pretraining_loss(terms, **kwargs)
-    gradients = tape.gradient(loss, list(named.values()))
-    dense = [None if g is None else tf.convert_to_tensor(g) for g in gradients]
-    return loss, dict(zip(named, dense, strict=True))
+    return loss, *gradients_and_norm(tape, loss, named, looked_up[-1], by_rows)
 
 
 # --- The golden figures ---------------------------------------------------------------------
@@ -67,6 +80,8 @@ def test_logits_and_losses_are_the_originals(variant):
     assert_close(tf.reshape(masked_losses, [-1]), expected["mlm_per_example_loss"])
     assert_close(order_losses, expected["sop_per_example_loss"])
     assert_close(objectives.pretraining_loss(terms), expected["total_loss"])
+    same = read_arrays(GOLDEN / "model" / variant / "outputs_noeinsum.npz")
+    assert_close(objectives.pretraining_loss(terms), same["total_loss"])
     alone = objectives.pretraining_loss(terms, sentence_loss_weight=0)
     assert_close(alone, expected["mlm_loss"])
     half = objectives.pretraining_loss(terms, sentence_loss_weight=0.5)
@@ -84,15 +99,24 @@ def test_logits_and_losses_are_the_originals(variant):
 )
 def test_gradients_are_the_originals(variant, options, compiled, monkeypatch):
     monkeypatch.setattr(fused, "SMALLEST", 0)
-    expected = read_arrays(GOLDEN / "model" / variant / "gradients.npz")
-    model, named = golden_model(GOLDEN / "model" / variant, **options)
+    folder = GOLDEN / "model" / variant
+    expected = read_arrays(folder / "gradients.npz")
+    kinds = json.loads((folder / "variables.json").read_text())["gradient_kinds"]
+    by_rows = [name for name, kind in kinds.items() if kind == "IndexedSlices"]
+    model, named = golden_model(folder, **options)
     with fused.compiled(compiled):
-        _, gradients = loss_and_gradients(model, named, golden_features(variant))
+        _, gradients, norm = loss_gradients_and_norm(
+            model, named, golden_features(variant), by_rows
+        )
     assert set(gradients) == {name for name in expected if not name.startswith("__")}
     for name, gradient in gradients.items():
         assert_close(gradient, expected[name], GRADIENT)
-    norm = tf.linalg.global_norm(list(gradients.values()))
-    np.testing.assert_allclose(norm, expected["__global_norm_dense"], rtol=1e-5)
+    dense = tf.linalg.global_norm(list(gradients.values()))
+    expected |= json.loads((folder / "global_norms.json").read_text())
+    for key in ("__global_norm_dense", "dense_true_norm", "original_one_hot_path"):
+        np.testing.assert_allclose(dense, expected[key], rtol=1e-5)
+    for key in ("__global_norm_original_indexedslices", "original_lookup_path_unaggregated"):
+        np.testing.assert_allclose(norm, expected[key], rtol=1e-5)
 
 
 def test_a_row_without_any_token_gives_the_originals_loss():
@@ -265,6 +289,8 @@ def fine_tuned_model(name, **options):
     named = name_table.named_variables(model)
     report = loading.load(str(GOLDEN / "heads" / name), named)
     assert not report.missing and not report.unused
+    table = json.loads((GOLDEN / "heads" / name / "variables.json").read_text())
+    assert [[key, variable.shape.as_list()] for key, variable in named.items()] == table
     arrays = read_arrays(GOLDEN / "heads" / name / "inputs.npz")
     return model, named, {key: tf.constant(value) for key, value in arrays.items()}
 
@@ -274,11 +300,13 @@ def test_losses_and_gradients_are_the_originals(name):
     model, named, features = fine_tuned_model(name)
     expected = read_arrays(GOLDEN / "heads" / name / "outputs.npz")
     golden = read_arrays(GOLDEN / "heads" / name / "gradients.npz")
+    looked_up = record_look_ups(model)
     with tf.GradientTape() as tape:
         outputs = model(features, training=True)
         terms = FINE_TUNED[name][2](features, outputs)
         loss = objectives.mean_loss(terms)
-    found = dict(zip(named, tape.gradient(loss, list(named.values())), strict=True))
+    found, norm = gradients_and_norm(tape, loss, named, looked_up[-1], [TYPES, WORDS])
+    np.testing.assert_allclose(norm, golden["__global_norm_original_indexedslices"], rtol=1e-5)
     without = {key for key, gradient in found.items() if gradient is None}
     if name in SQUAD:
         assert_close(loss, expected["total_loss"])
@@ -286,6 +314,8 @@ def test_losses_and_gradients_are_the_originals(name):
     else:
         assert_close(loss, expected["loss"])
         assert_close(outputs["logits"], expected["logits"])
+        assert_close(tf.nn.softmax(outputs["logits"]), expected["probabilities"])
+        np.testing.assert_array_equal(tf.argmax(outputs["logits"], 1), expected["predictions"])
         assert_close(terms["eval_loss"][0], expected["per_example_loss"])
         assert not without
     if name == "squad_v1":
@@ -295,7 +325,7 @@ def test_losses_and_gradients_are_the_originals(name):
             log_probs = tf.nn.log_softmax(outputs[f"{side}_logits"])
             assert_close(log_probs, expected[f"train_{side}_log_probs"])
         assert_close(outputs["cls_logits"], expected["train_cls_logits"])
-    dense = {k: tf.convert_to_tensor(g) for k, g in found.items() if g is not None}
+    dense = {key: gradient for key, gradient in found.items() if gradient is not None}
     for key, gradient in dense.items():
         assert_close(gradient, golden[key], GRADIENT)
     norm = tf.linalg.global_norm(list(dense.values()))
@@ -362,10 +392,16 @@ def assert_predicts(outputs, expected):
             np.testing.assert_allclose(values, expected[name], rtol=0, atol=FORWARD, err_msg=name)
 
 
-@pytest.mark.parametrize("name", SQUAD)
-def test_predictions_are_the_originals_in_any_batch(name):
+@pytest.mark.parametrize(
+    "name, kind",
+    [
+        *((name, "predict_outputs") for name in SQUAD),
+        ("squad_v1", "predict_outputs_noeinsum"),
+    ],
+)
+def test_predictions_are_the_originals_in_any_batch(name, kind):
     model, _, features = fine_tuned_model(name)
-    outputs, expected = model(features), squad_outputs(name, "predict_outputs")
+    outputs, expected = model(features), squad_outputs(name, kind)
     assert outputs.keys() == {
         "squad_v1": {"start_logits", "end_logits"},
         "squad_v2": {"start_top_index", "start_top_log_probs", "end_top_index",
@@ -375,6 +411,17 @@ def test_predictions_are_the_originals_in_any_batch(name):
     for row in (0, 5):
         one = {key: values[row : row + 1] for key, values in features.items()}
         assert_predicts(model(one), {key: v[row : row + 1] for key, v in expected.items()})
+
+
+@pytest.mark.parametrize("side", ["start", "end"])
+def test_scores_of_v2_outside_of_the_beams_are_the_originals(side):
+    model, _, features = fine_tuned_model("squad_v2", **{f"{side}_n_top": 24})
+    outputs, expected = model(features), squad_outputs("squad_v2", "predict_outputs")
+    expected = expected[f"{side}_log_probs_all"]
+    places, scores = (
+        np.reshape(outputs[f"{side}_top_{kind}"], expected.shape) for kind in ("index", "log_probs")
+    )
+    assert_close(np.take_along_axis(scores, np.argsort(places), -1), expected)
 
 
 def test_v2_dropout_is_on_in_training_alone():

@@ -235,6 +235,9 @@ def test_metrics(case):
     assert {name: results[name] for name in golden} == pytest.approx(golden, rel=1e-6, abs=1e-7)
     assert glue.TASKS[name].metrics[0] in golden
     assert set(results) - set(golden) == ({"spearman"} if case == "sts-b" else set())
+    references = {"matthew_corr": "_reference_sklearn_mcc", "pearson": "_reference_scipy_pearson"}
+    for metric in references.keys() & golden:
+        assert results[metric] == pytest.approx(METRICS[case][references[metric]], abs=1e-7)
 
 
 def test_metrics_that_the_original_lacks():

@@ -55,6 +55,8 @@ def test_sentencepiece_vocabulary(model):
     tokenizer = FullTokenizer(spm_model_file=str(DATA / f"{model}.model"))
     assert tokenizer.vocab_size == len(tokenizer.vocab) == TABLE[f"{model}_vocab_len"]
     assert list(tokenizer.vocab)[:20] == TABLE[f"{model}_first20"]
+    lines = (DATA / f"{model}.vocab").read_text(encoding="utf-8").splitlines()
+    assert list(tokenizer.vocab) == [line.split("\t")[0] for line in lines]
     assert list(tokenizer.vocab.values()) == list(range(tokenizer.vocab_size))
 
 
