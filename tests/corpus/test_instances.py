@@ -29,7 +29,7 @@ from albert_tf.corpus.permutation import IndexPermutation
 from albert_tf.corpus.segment_pairs import IN_ORDER, RANDOM_DOCUMENT, SWAPPED
 from albert_tf.records import graph_masking, input_pipeline, schemas
 from albert_tf.text.tokenization import FullTokenizer, SpecialIds
-from tests import ROOT, SHARED
+from tests import ROOT, SHARED, read_arrays
 from tests.corpus.small_corpora import MODEL, make
 from tests.errors import assert_says, refuses
 from tests.processes import run_python
@@ -803,23 +803,30 @@ def statistics(arrays, special):
         ),
         "token_boundary_rate": boundary.sum() / lengths.sum(),
         "total_tokens": lengths.sum(),
+        "total_predictions": predictions.sum(),
     }
     if len(now):
         figures["mask_frac"] = np.mean(now == special.mask)
         figures["keep_frac"] = np.mean((now != special.mask) & (now == label))
         figures["random_frac"] = np.mean((now != special.mask) & (now != label))
-    spread = {"tokens": share(run_tokens, 6), "words": share(run_words, 4)}
-    for unit, shares in spread.items():
-        for n, value in enumerate(shares, start=1):
+    for (unit, longest), values in zip(RUNS.items(), (run_tokens, run_words), strict=True):
+        for n, value in enumerate(share(values, longest), start=1):
             figures[f"masked_run_length_{unit} {n}"] = value
     for n, value in enumerate(share(quarter, 4)):
         figures[f"mask_position_quarters {n}"] = value
-    for name, values in (("seq_len", lengths), ("len_a", a), ("len_b", b)):
-        for n, value in enumerate(np.percentile(values, [5, 25, 50, 75, 95])):
+    for name, values in zip(PERCENTILES, (lengths, a, b, predictions), strict=True):
+        for n, value in enumerate(np.percentile(values, [1, 5, 25, 50, 75, 95, 99])):
             figures[f"{name} percentile {n}"] = value
     return figures
 
 
+RUNS = {"tokens": 9, "words": 6}  # and longer ones
+PERCENTILES = {  # what has them -> the key in stats.json
+    "seq_len": "seq_len_percentiles_0_1_5_25_50_75_95_99_100",
+    "len_a": "len_a_percentiles",
+    "len_b": "len_b_percentiles",
+    "predictions": "predictions_per_instance_percentiles",
+}
 QUARTERS = ["first_quarter", "second_quarter", "third_quarter", "last_quarter"]
 
 
@@ -827,21 +834,17 @@ def original_statistics(stats):
     """The same figures of the original, from stats.json; totals are made one pass's."""
     passes = stats["flags"]["dupe_factor"]
     figures = {name: value for name, value in stats.items() if isinstance(value, int | float)}
-    for total in ("n_instances", "total_tokens"):
+    for total in ("n_instances", "total_tokens", "total_predictions"):
         figures[total] /= passes
-    for unit, edge in (("tokens", 6), ("words", 4)):
+    for unit, edge in RUNS.items():
         shares = np.zeros(edge)
         for length, value in stats[f"masked_run_length_{unit}"].items():
             shares[min(int(length), edge) - 1] += value
         figures |= {f"masked_run_length_{unit} {n}": v for n, v in enumerate(shares, start=1)}
     for n, name in enumerate(QUARTERS):
         figures[f"mask_position_quarters {n}"] = stats["mask_position_quarters"].get(name, 0)
-    for name, key in (
-        ("seq_len", "seq_len_percentiles_0_1_5_25_50_75_95_99_100"),
-        ("len_a", "len_a_percentiles"),
-        ("len_b", "len_b_percentiles"),
-    ):
-        for n, value in enumerate(stats[key][2:7]):
+    for name, key in PERCENTILES.items():
+        for n, value in enumerate(stats[key][1:8]):
             figures[f"{name} percentile {n}"] = value
     return figures
 
@@ -868,6 +871,42 @@ def our_passes(corpus, settings, tokenizer, while_reading):
 def golden_stats():
     path = SHARED / "golden" / "pretraining" / "stats.json"
     return json.loads(path.read_text()) if path.exists() else {}
+
+
+def golden_settings(stats):
+    """Tokenizer and settings of a case of stats.json."""
+    flags = {k: v for k, v in stats["flags"].items() if k not in ("dupe_factor", "input_file_mode")}
+    vocab = str(SHARED / "golden" / "tokenization" / flags.pop("vocab"))
+    kind = "spm_model_file" if vocab.endswith(".model") else "vocab_file"
+    tokenizer = FullTokenizer(**{kind: vocab}, do_lower_case=flags.pop("do_lower_case"))
+    return tokenizer, Settings(**flags)
+
+
+@pytest.mark.shared_data
+def test_word_starts_and_numbers_of_predictions_are_the_originals():
+    cases = golden_stats() or pytest.skip(f"{SHARED}/golden/pretraining is not here")
+    for name, stats in cases.items():
+        tokenizer, settings = golden_settings(stats)
+        if stats["total_predictions"]:
+            shares = np.diff(graph_masking.length_cdf(settings), prepend=0)
+            draws = [*stats["ngram_draws_before_length_reduction"].values()]
+            np.testing.assert_allclose(np.pad(shares, (0, 3 - len(shares))), draws, atol=0.01)
+        path = SHARED / "golden" / "pretraining" / f"{name}.npz"
+        if not path.exists():  # as of the cases with dupe_factor=10
+            continue
+        arrays = {key: value.astype(int) for key, value in read_arrays(path).items()}
+        real, lengths = arrays["masked_lm_weights"] > 0, arrays["input_mask"].sum(1)
+        if settings.masked_lm_prob:
+            predictions = graph_masking.num_to_predict(lengths, settings)
+            np.testing.assert_array_equal(real.sum(1), predictions, name)
+        ids, rows = arrays["input_ids"], np.nonzero(real)[0]
+        ids[rows, arrays["masked_lm_positions"][real]] = arrays["masked_lm_ids"][real]
+        special = tokenizer.special_ids()
+        starts = np.array([tokenizer.is_start_piece(piece) for piece in tokenizer.vocab])
+        starts[[special.cls, special.sep]] = True
+        wanted = starts[ids] & (arrays["input_mask"] > 0)
+        known = ids != UNK
+        np.testing.assert_array_equal(arrays["token_boundary"][known], wanted[known], name)
 
 
 def grouped_by_settings(quick=None):
@@ -908,12 +947,7 @@ def check_distribution(cases, directory, while_reading):
     """
     if cases is None:
         pytest.skip(f"{SHARED}/golden/pretraining is not here")
-    flags = dict(cases[0]["flags"])
-    vocab = str(SHARED / "golden" / "tokenization" / flags.pop("vocab"))
-    kind = "spm_model_file" if vocab.endswith(".model") else "vocab_file"
-    tokenizer = FullTokenizer(**{kind: vocab}, do_lower_case=flags.pop("do_lower_case"))
-    del flags["input_file_mode"]
-    settings = Settings(**flags)
+    tokenizer, settings = golden_settings(cases[0])
     if while_reading and not settings.masked_lm_prob:
         pytest.skip("nothing is masked")
     source = SHARED / "golden" / "pretraining" / "input.txt"
