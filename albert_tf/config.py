@@ -111,10 +111,12 @@ class AlbertConfig:
                 f"{self.num_hidden_groups} groups, {self.num_hidden_layers} layers"
             )
         blocks = self.num_hidden_layers * self.inner_group_num
-        if blocks > _MOST_BLOCKS or self.num_parameters > _MOST_PARAMETERS:
+        too_deep = blocks > _MOST_BLOCKS  # `num_parameters` goes through the layers one by one
+        if too_deep or self.num_parameters > _MOST_PARAMETERS:
+            size = f"{blocks} blocks" if too_deep else f"{self.num_parameters:,} parameters"
             raise UserError(
-                f"the encoder would have {blocks} blocks and {self.num_parameters:,} parameters, "
-                f"and at most {_MOST_BLOCKS} and {_MOST_PARAMETERS:,} are possible. Check "
+                f"the encoder would have {size}, and at most {_MOST_BLOCKS} blocks and "
+                f"{_MOST_PARAMETERS:,} parameters are possible. Check "
                 f"{', '.join(f'{key}={value}' for key, value in sizes.items())}"
             )
         if self.hidden_act is None:  # in the original, null means "no activation"
@@ -173,14 +175,28 @@ class AlbertConfig:
         return self.group_of_layer(layer) if self._shares("ffn") else layer
 
     @property
+    def attention_groups(self) -> list[int]:
+        """Sets of attention parameters that layers use.
+
+        In floating point, few numbers of layers leave a group without a layer (the 15 of 22 groups
+        of 22 layers). The original has no variables of such a group.
+        """
+        return sorted({*map(self.attention_group, range(self.num_hidden_layers))})
+
+    @property
+    def ffn_groups(self) -> list[int]:
+        """Sets of feed-forward parameters that layers use."""
+        return sorted({*map(self.ffn_group, range(self.num_hidden_layers))})
+
+    @property
     def num_attention_groups(self) -> int:
         """Number of sets of attention parameters in the model."""
-        return self.num_hidden_groups if self._shares("attention") else self.num_hidden_layers
+        return len(self.attention_groups)
 
     @property
     def num_ffn_groups(self) -> int:
         """Number of sets of feed-forward parameters in the model."""
-        return self.num_hidden_groups if self._shares("ffn") else self.num_hidden_layers
+        return len(self.ffn_groups)
 
     def in_groups(self) -> "AlbertConfig":
         """The same model without `parameter_sharing`, which the original does not know.

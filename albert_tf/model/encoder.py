@@ -356,10 +356,11 @@ class AlbertModel(ConfiguredModel):
         """List of (attention, feed-forward), the two parts of each block, in order of use."""
         config, blocks = self.config, []
         inner = config.inner_group_num
+        attention_groups, ffn_groups = config.attention_groups, config.ffn_groups
         for layer, j in itertools.product(range(config.num_hidden_layers), range(inner)):
-            attention = self.attention_blocks[config.attention_group(layer) * inner + j]
-            ffn = self.ffn_blocks[config.ffn_group(layer) * inner + j]
-            blocks.append((attention, ffn))
+            attention = attention_groups.index(config.attention_group(layer)) * inner + j
+            ffn = ffn_groups.index(config.ffn_group(layer)) * inner + j
+            blocks.append((self.attention_blocks[attention], self.ffn_blocks[ffn]))
         return blocks
 
     def _encode(self, embedding_output, mask_adder, training, places):

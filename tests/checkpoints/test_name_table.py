@@ -3,6 +3,7 @@
 
 import json
 import math
+import re
 
 import pytest
 
@@ -60,6 +61,7 @@ def test_a_model_whose_layers_share_nothing_has_a_config_of_the_original():
     [{"parameter_sharing": sharing} for sharing in ("all", "attention", "ffn", "none")]
     + [
         {"num_hidden_groups": 2, "inner_group_num": 2},
+        {"num_hidden_layers": 22, "num_hidden_groups": 22},  # the 15th has no layer
         {"embedding_size": 32},  # the hidden size: no mapping
         {"type_vocab_size": 3, "max_position_embeddings": 7, "vocab_size": 11},
     ],
@@ -69,3 +71,7 @@ def test_the_parameters_of_a_config_are_those_of_the_model(overrides):
     named = named_model(config).items()
     encoder = [v.shape.as_list() for name, v in named if name.startswith("bert/")]
     assert config.num_parameters == sum(map(math.prod, encoder))
+    # The original makes variables when a layer uses them.
+    used = {config.attention_group(layer) for layer in range(config.num_hidden_layers)}
+    names = "".join(name for name, _ in named)
+    assert {int(g) for g in re.findall(r"group_(\d+)/inner_group_0/attention_1", names)} == used
