@@ -247,6 +247,15 @@ def test_layers_use_the_groups_of_their_strategy(sharing, attention, ffn, inner,
     assert len(outputs["encoder_outputs"]) == 4 * inner
 
 
+def test_a_group_without_a_layer_has_no_blocks():
+    model = encoder.AlbertModel(
+        dataclasses.replace(TINY, num_hidden_layers=22, num_hidden_groups=22)
+    )
+    parts = zip(*model._blocks(), strict=True)
+    for used, made in zip(parts, (model.attention_blocks, model.ffn_blocks), strict=True):
+        assert [*map(id, used)] == [*map(id, made[:15] + made[14:])]
+
+
 # --- Initialisation -----------------------------------------------------------------------------
 
 
