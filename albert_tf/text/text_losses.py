@@ -204,32 +204,47 @@ def script(char):
 
 
 def sentences(counts, unknown):
-    """What is said of losses, with a remedy: list of str.
+    """What is said of losses, with a remedy: yields str.
 
     Args:
         counts: Counter, the sum of `Losses.count`.
         unknown: Counter of the pieces of the same text that are not in the vocabulary.
     """
-    found = [*_on_marks(counts), *_on_casing(counts), *_on_changes(counts)]
-    found += _on_unknown(counts, unknown)
-    for kind, what in {
-        "special_True": "become special ids; leave them out of it and of --user_defined_symbols",
-        "special_False": "are text like any other; leave them out if another tool wrote them",
-    }.items():
-        pieces = _of_kind(counts, kind)
-        if pieces:
+    lines, turkish, latin = (counts[key] for key in ("lines", "turkish", "letters LATIN"))
+    trainer = as_called("train_sentencepiece.py")
+    limits = dict.fromkeys(_ALPHABETS_OF_RELEASES, _MARKS_OF_ALPHABETS)
+    if found := _in_scripts(counts, _of_kind(counts, "marks"), limits, _MARKS, " marks"):
+        yield (
+            f"{found} letters are dropped, so different words become equal. Keep them with a "
+            f"vocabulary of {trainer} --strip_accents=false"
+        )
+    if turkish > _TURKISH * latin:
+        yield (
+            f"{turkish:,} of {latin:,} LATIN letters are \u0131 or \u0130, which lower-casing mixes up "
+            f"with i: for Turkish or Azerbaijani, train a vocabulary with {trainer} "
+            "--casing_language=tr or az"
+        )
+    yield from _on_changes(counts)
+    if found := _in_scripts(counts, _scripts_of(unknown), {}, _UNKNOWN):
+        yield (
+            f"{found} letters are unknown: take a vocabulary of this language, or train one with "
+            f"{trainer} and a higher --character_coverage or --byte_fallback"
+        )
+    for is_id, what in (
+        (True, "become special ids; leave them out of it and of --user_defined_symbols"),
+        (False, "are text like any other; leave them out if another tool wrote them"),
+    ):
+        if pieces := _of_kind(counts, f"special_{is_id}"):
             named = ", ".join(f"{piece} {n:,} times" for piece, n in pieces.most_common())
-            found.append(f"the text has {named}: they {what}")
-    lines = counts["lines"]
+            yield f"the text has {named}: they {what}"
     for form, (_, _, remedy) in _FORMS.items():
         if counts[form] > (_MARKED_UP if form == MARKUP else _IN_A_FORM) * lines:
-            found.append(f"{counts[form]:,} of {lines:,} lines {form}: {remedy}")
+            yield f"{counts[form]:,} of {lines:,} lines {form}: {remedy}"
     if counts["repeated"] > _REPEATED * lines:
-        found.append(
+        yield (
             f"{counts['repeated']:,} of {lines:,} lines repeat an earlier one: leave them out, or "
             "whole documents with create_pretraining_data.py --drop_duplicates"
         )
-    return found
 
 
 def as_json(counts, unknown):
@@ -252,15 +267,6 @@ def _of_kind(counts, kind):
     return collections.Counter(
         {key.removeprefix(start): n for key, n in counts.items() if key.startswith(start)}
     )
-
-
-def _on_marks(counts):
-    limits = dict.fromkeys(_ALPHABETS_OF_RELEASES, _MARKS_OF_ALPHABETS)
-    if found := _in_scripts(counts, _of_kind(counts, "marks"), limits, _MARKS, " marks"):
-        yield (
-            f"{found} letters are dropped, so different words become equal. Keep them with a "
-            f"vocabulary of {as_called('train_sentencepiece.py')} --strip_accents=false"
-        )
 
 
 def _in_scripts(counts, found, limits, limit, what=""):
@@ -290,15 +296,6 @@ def _in_scripts(counts, found, limits, limit, what=""):
     return "; ".join(parts)
 
 
-def _on_casing(counts):
-    if counts["turkish"] > _TURKISH * counts["letters LATIN"]:
-        yield (
-            f"{counts['turkish']:,} of {counts['letters LATIN']:,} LATIN letters are \u0131 or "
-            "\u0130, which lower-casing mixes up with i: for Turkish or Azerbaijani, train a "
-            f"vocabulary with {as_called('train_sentencepiece.py')} --casing_language=tr or az"
-        )
-
-
 def _on_changes(counts):
     changed = _of_kind(counts, "changed")
     vanished = sum(number for key, number in changed.items() if key.strip().endswith(" to"))
@@ -323,15 +320,6 @@ def _composed(text):
     """A character that was decomposed, as the keys of Losses name it: str."""
     char = unicodedata.normalize("NFC", text)
     return f"U+{ord(char):04X}" if len(char) == 1 else ""
-
-
-def _on_unknown(counts, unknown):
-    if found := _in_scripts(counts, _scripts_of(unknown), {}, _UNKNOWN):
-        yield (
-            f"{found} letters are unknown: take a vocabulary of this language, or train one with "
-            f"{as_called('train_sentencepiece.py')} and a higher --character_coverage or "
-            "--byte_fallback"
-        )
 
 
 def _scripts_of(unknown):
@@ -371,4 +359,4 @@ class Sample:
         for text in texts:
             pieces = tokenizer.tokenize(text)
             unknown.update(piece for piece in pieces if piece not in tokenizer.vocab)
-        return sentences(Losses.of(tokenizer).count(texts), unknown)
+        return list(sentences(Losses.of(tokenizer).count(texts), unknown))
