@@ -220,8 +220,8 @@ def sentences(counts, unknown):
         )
     if turkish > _TURKISH * latin:
         yield (
-            f"{turkish:,} of {latin:,} LATIN letters are \u0131 or \u0130, which lower-casing mixes up "
-            f"with i: for Turkish or Azerbaijani, train a vocabulary with {trainer} "
+            f"{turkish:,} of {latin:,} LATIN letters are \u0131 or \u0130, which lower-casing "
+            f"mixes up with i: for Turkish or Azerbaijani, train a vocabulary with {trainer} "
             "--casing_language=tr or az"
         )
     yield from _on_changes(counts)
