@@ -105,12 +105,19 @@ class Summary:
         to_predict = f"{self.masked_share:.2%} of them to predict"
         if not counts["predictions"]:
             to_predict = "none of them to predict: train with --masked_lm_budget"
+        labels = "one segment each, without labels: train with --sentence_loss_weight=0"
+        if self.pairs != "none":
+            in_order, swapped, random, _ = (counts[name] / instances for name in KINDS)
+            labels = (
+                f"next_sentence_labels: 0 in order {in_order:.1%}; 1 swapped {swapped:.1%}, "
+                f"1 random document {random:.1%}"
+            )
         lines = [
             f"text: {counts['documents']} documents, {counts['sentences']} sentences, "
             f"{counts['tokens']} tokens, {self.unknown_share:.3%} unknown",
             f"instances: {instances}, {counts['instance_tokens'] / instances:.1f} tokens each, "
             + to_predict,
-            self._labels(),
+            labels,
             f"time: {self.seconds:.1f} s",
         ]
         if self.unknown:
@@ -121,17 +128,6 @@ class Summary:
                 first = "; ".join(self.first_skipped.get(name, ()))
                 lines.append(text.format(count=count, first=first))
         return "\n".join([*lines, *map(_WARNING.format, self._on_documents())])
-
-    def _labels(self):
-        if self.pairs == "none":
-            return "one segment each, without labels: train with --sentence_loss_weight=0"
-        in_order, swapped, random, _ = (
-            self.counts[name] / self.counts["instances"] for name in KINDS
-        )
-        return (
-            f"next_sentence_labels: 0 in order {in_order:.1%}; 1 swapped {swapped:.1%}, "
-            f"1 random document {random:.1%}"
-        )
 
     def _on_documents(self):
         """What is wrong with the documents used, and a remedy: yields str."""
