@@ -412,9 +412,7 @@ def _damaged(path, count, reason):
     if not count and not schemas.compression_of(path):
         with contextlib.suppress(tf.errors.OpError), tf.io.gfile.GFile(path, "rb") as file:
             if file.read(2) == b"\x1f\x8b":
-                return UserError(
-                    f"{path} is compressed: unpack it with gunzip, or have its name end in .gz"
-                )
+                return UserError(f"{path} is compressed: unpack it, or add .gz to its name")
     state = f"is damaged after record {count}"
     if not count:
         state = f"is no TFRecord file, as {as_called('create_pretraining_data.py')} writes them"
