@@ -149,10 +149,8 @@ def copy(run, output, change, **sizes):
     """
     folder = run_directory.RunDirectory(run)
     if not (folder.best and folder.settings and os.path.exists(folder.file(CONFIG_FILE))):
-        raise UserError(
-            f"{run} must hold {run_directory.BEST}, {run_directory.SETTINGS} and {CONFIG_FILE}, as "
-            "the --output_dir of a training with evaluations does"
-        )
+        needed = f"{run_directory.BEST}, {run_directory.SETTINGS} and {CONFIG_FILE}"
+        raise UserError(f"{run} must be the --output_dir of a training, with {needed}")
     if os.path.exists(output):
         raise UserError(f"{output} is there already: give another directory")
     tensors, form = writers.read(folder.best)

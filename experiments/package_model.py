@@ -160,9 +160,7 @@ def phases_of(run):
     phases, directory, seen = [], run, set()
     while settings:
         if directory in seen:
-            raise UserError(
-                f"{directory}/{run_directory.SETTINGS} names a training as the start of itself"
-            )
+            raise UserError(f"{directory}/{run_directory.SETTINGS} names itself as its start")
         seen.add(directory)
         phases.insert(0, settings)
         earlier = settings.flags.get("init_checkpoint")
@@ -225,15 +223,11 @@ def package(run, model_dir, checkpoint_name, template, tables):
         UserError: a file is missing, or half precision changes the accuracy.
     """
     _check_card(template)
-    if os.path.isfile(model_dir):
-        raise UserError(f"{model_dir} is a file: give a directory")
     there = os.listdir(model_dir) if os.path.isdir(model_dir) else []
     has_metrics = METRICS in there or EARLIER_METRICS in there
-    if there and not (has_metrics and run_directory.SAFETENSORS in there):
-        raise UserError(
-            f"{model_dir} has files but is not a packaged model: give a new directory, "
-            "or a packaged model to replace"
-        )
+    is_packaged = has_metrics and run_directory.SAFETENSORS in there
+    if os.path.isfile(model_dir) or (there and not is_packaged):
+        raise UserError(f"{model_dir} is there and no packaged model: give a new directory")
     phases = phases_of(run)
     flags = phases[-1].flags
     if not flags.get("eval_input_file"):
@@ -291,10 +285,9 @@ def _check_card(template):
     known = {field.name for field in dataclasses.fields(AlbertConfig)} | PLACES
     unknown = [name for name in template.get_identifiers() if name not in known]
     if not template.is_valid() or unknown:
-        raise UserError(
-            f"--card: {'$' + unknown[0] if unknown else 'a $ without a name'}. Known are "
-            f"{', '.join(sorted(known))}; write $$ for a dollar"
-        )
+        found = f"${unknown[0]}" if unknown else "a $ without a name"
+        places = ", ".join(sorted(known))
+        raise UserError(f"--card: {found}. Known are {places}; write $$ for a dollar")
 
 
 def _existing_file(path):

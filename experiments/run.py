@@ -41,7 +41,8 @@ DONE = "metrics.json"  # its metrics, once it has finished
 EARLIER_DONE = "figures.json"  # the name before 1.0
 EARLIER_KEY = "figures"  # of `metrics` in studies from before 1.0
 NUMBER = int | float
-KINDS = {str: "a string", list: "a list", dict: "a table", NUMBER: "a number"}
+KINDS = {str: "a string", list: "a list, such as [...] or [[...]]", NUMBER: "a number"}
+KINDS |= {dict: "a table, such as [rows.NAME]"}
 # Key -> type of its value: what a row may change, a study, and commands after the training.
 CHANGES = {"script": str, "metrics": list, "config": dict, "flags": dict, "train_flops": NUMBER}
 CHANGES |= {"paper": dict}  # published numbers to show next to the results
@@ -104,28 +105,13 @@ def read_study(path, values):
     study = _filled(study, study.get("values", {}) | values | later)
     tables = ("config", "rows", "variants", "values")
     study = {"before": [], "after": [], **{key: {} for key in tables}} | study
-    parts = [(path, study, STUDY, REQUIRED)]
+    _check_keys(path, study, STUDY, REQUIRED)
     for key, known in COMMANDS.items():
-        if not isinstance(study[key], list):
-            raise UserError(f"{path}: write [[{key}]] in place of [{key}]")
-        parts += [(f"{path}: {key}", part, known, known.keys()) for part in study[key]]
+        for part in study[key]:
+            _check_keys(f"{path}: {key}", part, known, known.keys())
     for key in ("rows", "variants"):
-        if not isinstance(study[key], dict):
-            raise UserError(f"{path}: {key} must consist of tables such as [{key}.NAME]")
-        parts += [(f"{path}: {key}.{n}", part, CHANGES, set()) for n, part in study[key].items()]
-    for where, part, known, needed in parts:
-        if not isinstance(part, dict):
-            raise UserError(f"{where} must be a table")
-        _take_earlier_key(part)
-        absent, unknown = sorted(needed - part.keys()), sorted(part.keys() - known.keys())
-        if absent:
-            raise UserError(f"{where} has no {absent[0]}; experiments/README.md says what it is")
-        if unknown:
-            names = ", ".join(sorted(known))
-            raise UserError(f"{where}: {unknown[0]} is unknown. Known are {names}")
-        for key, value in part.items():
-            if not isinstance(value, known[key]):
-                raise UserError(f"{where}: {key} must be {KINDS[known[key]]}. Received: {value!r}")
+        for name, part in study[key].items():
+            _check_keys(f"{path}: {key}.{name}", part, CHANGES)
     if not study["rows"]:
         raise UserError(f"{path} has no rows: write at least one table [rows.NAME]")
     if study["variants"]:
@@ -146,9 +132,19 @@ def _read_toml(path):
         raise UserError(f"{path} is not a TOML file: {error}") from error
 
 
-def _take_earlier_key(part):
+def _check_keys(where, part, known, needed=frozenset()):
+    """Raises UserError if a table lacks a key, or has an unknown one or a value of another type."""
+    if not isinstance(part, dict):
+        raise UserError(f"{where} must be a table")
     if EARLIER_KEY in part:
         part.setdefault("metrics", part.pop(EARLIER_KEY))
+    if absent := sorted(needed - part.keys()):
+        raise UserError(f"{where} has no {absent[0]}; experiments/README.md says what it is")
+    for key, value in part.items():
+        if key not in known:
+            raise UserError(f"{where}: {key} is unknown. Known are {', '.join(sorted(known))}")
+        if not isinstance(value, known[key]):
+            raise UserError(f"{where}: {key} must be {KINDS[known[key]]}. Received: {value!r}")
 
 
 def _merged(settings, changes):
@@ -250,10 +246,8 @@ def check_settings(run):
     if not path.exists() or earlier | files.read_json(str(path)) == _settings_of(run):
         return
     if _done_file(run) or RunDirectory(str(run.directory)).trained:
-        raise UserError(
-            f"{path} holds other settings than row {run.row} of the study: give the row another "
-            f"name, or delete {run.directory}"
-        )
+        remedy = f"give the row another name, or delete {run.directory}"
+        raise UserError(f"{path} holds other settings than row {run.row}: {remedy}")
 
 
 def _done_file(run):
@@ -373,10 +367,8 @@ def finished(study, runs):
     try:
         return [(run, metrics_of(study, run)) for run in done]
     except UserError as error:
-        raise UserError(
-            f"{error}. If it is a metric of a new command after the training, delete "
-            f"{_done_file(done[0]).name} of each finished row: then its commands run again"
-        ) from error
+        remedy = f"if it is of a new command, delete {_done_file(done[0]).name} of finished rows"
+        raise UserError(f"{error}; {remedy}") from error
 
 
 def write_results(study, results, output_dir):

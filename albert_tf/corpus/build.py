@@ -161,7 +161,7 @@ def _parts(directory, selection, runner):
         if not documents.any():
             raise _TooLittleText(
                 f"--heldout_fraction={selection.heldout_fraction}: of {len(documents)} documents, "
-                f"none is left for the {part} files. Give another fraction or more documents"
+                f"none is left for the {part} files; give another fraction"
             )
         parts.append(_state(directory, "documents", part, selection) + ".bin")
         with files.writing(parts[-1]) as file:
@@ -182,8 +182,8 @@ def _make(work, part, flag, outputs, settings, vocabulary, runner):
     counts = [plan["instances"] for plan in planned]
     if sum(counts) < len(outputs):
         raise _TooLittleText(
-            f"--{flag}: {len(outputs)} files for {sum(counts)} records, but training needs "
-            "a record in each file; name fewer files, or give more text"
+            f"--{flag}: {len(outputs)} files need a record each, and the text gives "
+            f"{sum(counts)}; name fewer files"
         )
     notes = _state(work, "notes", *key, list(map(_same_path, outputs)))
     writer = stages.RecordWriter(planner, counts, outputs, notes, *vocabulary)
@@ -250,9 +250,7 @@ def _check_outputs(inputs, named):
     taken = set(map(_same_path, inputs))
     for flag, path in [(flag, path) for flag, paths in named.items() for path in paths]:
         if _same_path(path) in taken:
-            raise UserError(
-                f"--{flag}: {path} is an input file too, or named twice; choose another name"
-            )
+            raise UserError(f"--{flag}: {path} is an input file or named twice; rename it")
         taken.add(_same_path(path))
         files.check_file_writable(path, flag)
 

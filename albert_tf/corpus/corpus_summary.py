@@ -34,6 +34,7 @@ _LEFT_OUT = {
     },
     "files_kept": "kept: {count} finished output files of an earlier run",
 }
+_WARNING = "warning: {}"
 _NAMES = (
     *("documents", "documents_of_one_sentence", "sentences", "tokens", "unknown_share"),
     *("unknown_most_common", "sentences_far_too_long", "lines_dropped", "documents_dropped"),
@@ -93,7 +94,7 @@ class Summary:
         return {name: others.get(name, self.counts[name]) for name in _NAMES}
 
     def __str__(self):
-        lines = [self._page(), *self._warnings_of_text()]
+        lines = [self._page(), *map(_WARNING.format, self._on_text())]
         if self.held_out:  # whose counts of the text read are the same
             lines += ["held out:", self.held_out._page()]
         return "\n".join(lines)
@@ -104,13 +105,19 @@ class Summary:
         to_predict = f"{self.masked_share:.2%} of them to predict"
         if not counts["predictions"]:
             to_predict = "none of them to predict: train with --masked_lm_budget"
+        labels = "one segment each, without labels: train with --sentence_loss_weight=0"
+        if self.pairs != "none":
+            in_order, swapped, random, _ = (counts[name] / instances for name in KINDS)
+            labels = (
+                f"next_sentence_labels: 0 in order {in_order:.1%}; 1 swapped {swapped:.1%}, "
+                f"1 random document {random:.1%}"
+            )
         lines = [
             f"text: {counts['documents']} documents, {counts['sentences']} sentences, "
-            f"{counts['tokens']} tokens, "
-            f"{self.unknown_share:.3%} unknown",
-            f"instances: {instances}, {counts['instance_tokens'] / instances:.1f} tokens "
-            f"each, {to_predict}",
-            self._labels(),
+            f"{counts['tokens']} tokens, {self.unknown_share:.3%} unknown",
+            f"instances: {instances}, {counts['instance_tokens'] / instances:.1f} tokens each, "
+            + to_predict,
+            labels,
             f"time: {self.seconds:.1f} s",
         ]
         if self.unknown:
@@ -120,84 +127,58 @@ class Summary:
             if count := counts[name]:
                 first = "; ".join(self.first_skipped.get(name, ()))
                 lines.append(text.format(count=count, first=first))
-        return "\n".join([*lines, *self._warnings()])
+        return "\n".join([*lines, *map(_WARNING.format, self._on_documents())])
 
-    def _labels(self):
-        if self.pairs == "none":
-            return (
-                "one segment each, without next_sentence_labels: train with "
-                "--sentence_loss_weight=0"
-            )
-        in_order, swapped, random, _ = (
-            self.counts[name] / self.counts["instances"] for name in KINDS
-        )
-        return (
-            f"next_sentence_labels: 0 in order {in_order:.1%}; 1 swapped {swapped:.1%}, "
-            f"1 random document {random:.1%}"
-        )
-
-    def _warnings(self):
+    def _on_documents(self):
+        """What is wrong with the documents used, and a remedy: yields str."""
         counts = self.counts
-        yield from self._warnings_of_pairs()
+        remedy = (
+            "write one sentence per line and a blank line only between documents, or give "
+            "--input_format=documents"
+        )
+        if self.is_split:
+            remedy = "check --language, and that a blank line is only between documents"
+        random = counts["instances_with_random_document"] / counts["instances"]
+        if counts["documents"] == 1 and self.pairs != "none":
+            yield (
+                "this is a single document, so segments of a random document come from the same; "
+                "put a blank line between documents"
+            )
+        elif random > _MANY_RANDOM[self.pairs]:
+            yield (
+                f"{random:.1%} of the instances have a second segment of a random document, since "
+                f"{counts['documents_of_one_sentence']} of {counts['documents']} documents have "
+                "one sentence, or since sentences fill an instance. Short texts need "
+                f"--sentence_pairs=none, long sentences --max_line_length. Otherwise, {remedy}"
+            )
         share = counts["tokens_of_long_sentences"] / counts["tokens"]
         if share > _MANY_IN_LONG_SENTENCES:
             yield (
-                f"warning: {counts['sentences_far_too_long']} sentences are far longer than "
-                f"--max_seq_length, with {share:.1%} of the tokens, and only a part of each "
-                "is used. Text without ends of sentences needs --max_line_length or "
-                "--sentence_pairs=none. Otherwise: "
-                + self._advice("no text without ends of sentences")
+                f"of {counts['sentences_far_too_long']} sentences far longer than "
+                f"--max_seq_length, with {share:.1%} of the tokens, only a part is used. Text "
+                "without ends of sentences needs --max_line_length or --sentence_pairs=none. "
+                f"Otherwise, {remedy}"
             )
         if self.unknown_share > _MANY_UNKNOWN:
             yield (
-                f"warning: {self.unknown_share:.1%} of the tokens are unknown: the vocabulary does "
-                "not fit the text. Check --do_lower_case, take a vocabulary of this language, or "
-                f"train one with {as_called('train_sentencepiece.py')}"
+                f"{self.unknown_share:.1%} of the tokens are unknown to the vocabulary: check "
+                "--do_lower_case, or take a vocabulary of this language, such as one from "
+                + as_called("train_sentencepiece.py")
             )
 
-    def _warnings_of_text(self):
-        """Warnings that depend on the whole text read, also on documents that are held out."""
+    def _on_text(self):
+        """What is wrong with the whole text, also if documents are held out: yields str."""
         counts = self.counts
         read = counts["tokens_read"]
         marks_and_letters = min(counts["inner_letters"], counts["marked"])
         if self.word_start == "original" and marks_and_letters > _SPLIT_WORDS * read:
-            yield (
-                "warning: the original's rule takes pieces with letters other than a-z for words, "
-                "so words of this language are masked in parts; give --word_start=piece"
-            )
+            yield "words of this language are masked in parts; give --word_start=piece"
         if self.word_start == "piece" and counts["marked"] < _MARKED * read:
             yield (
-                "warning: hardly any piece begins with a space, so with --word_start=piece a word "
-                "is a run of many pieces, too long for most masks; give --word_start=original"
+                "with --word_start=piece, words have many pieces, too many for most masks, since "
+                "hardly any piece begins with a space; give --word_start=original"
             )
         unknown = collections.Counter(self.unknown)
         if self.held_out:
             unknown += self.held_out.unknown
-        for sentence in text_losses.sentences(counts, unknown):
-            yield f"warning: {sentence}"
-
-    def _warnings_of_pairs(self):
-        counts = self.counts
-        random = counts["instances_with_random_document"] / counts["instances"]
-        if counts["documents"] == 1 and self.pairs != "none":
-            yield (
-                "warning: this is a single document, so segments of a random document come from "
-                "the same; put a blank line between documents"
-            )
-        elif random > _MANY_RANDOM[self.pairs]:
-            yield (
-                f"warning: {random:.1%} of the instances have a second segment of a random "
-                "document, with the label 1, because one sentence cannot be split: "
-                f"{counts['documents_of_one_sentence']} of {counts['documents']} documents have "
-                "only one, and the others may have sentences that fill an instance. For short "
-                "texts, give --sentence_pairs=none, and for long sentences, --max_line_length. "
-                "Otherwise: " + self._advice("a blank line only between documents")
-            )
-
-    def _advice(self, wanted):
-        if self.is_split:
-            return f"Check that --language is that of the text, and that there is {wanted}"
-        return (
-            f"Write one sentence per line, and make sure that there is {wanted}, or let "
-            "--input_format=documents split the text into sentences"
-        )
+        yield from text_losses.sentences(counts, unknown)

@@ -4,6 +4,7 @@
 import functools
 import itertools
 import re
+import reprlib
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -16,7 +17,6 @@ _LONGEST = 1 << 24  # bytes of a line or document; encoding takes about 26 times
 _WINDOW = 1 << 13  # characters: the splitter's time grows with the square of the length
 _CONTEXT = 256  # characters, far more than are needed to tell whether a sentence ends
 _BLANK_LINE = re.compile(rb"(?:^|\n)[ \t]*\n")  # in a block that begins at the start of a line
-_HALF_CHARACTER = re.compile("[\ud800-\udfff]")  # of a surrogate pair, which JSON can hold
 LEFT_OUT = {  # why lines are left out, as a count -> a text for the count
     "lines_skipped": "lines that are not UTF-8",
     "texts_missing": "JSON lines without a text under --text_key",
@@ -74,7 +74,7 @@ def chunks(paths, form):
     for path in paths:
         line, parts = 1, []
         blocks = _with_plain_line_ends(unpacking.blocks(path))
-        for block in unpacking.whole_lines(blocks, functools.partial(_check_line, path)):
+        for block in unpacking.whole_lines(blocks, functools.partial(_check_length, path, "line")):
             end = len(block)
             if form.has_documents_of_lines:  # up to the last blank line
                 end = max((match.end() for match in _BLANK_LINE.finditer(block)), default=0)
@@ -83,22 +83,18 @@ def chunks(paths, form):
                 yield Chunk(content, path, line, form)
                 line += content.count(b"\n")
             parts.append(block[end:])
-            _check_length(parts, f"{path}, document from line {line} on")
+            _check_length(path, "document from line", line, parts)
         content = b"".join(parts)
         if content or form.file_is_document:
             yield Chunk(content, path, line, form, form.file_is_document)
 
 
-def _check_line(path, line, parts):
-    _check_length(parts, f"{path}, line {line}")
-
-
-def _check_length(parts, where):
+def _check_length(path, what, number, parts):
     """Raises UserError if text is too long to fit into memory when it is encoded."""
     if sum(map(len, parts)) > _LONGEST:
         raise UserError(
-            f"{where}: longer than {_LONGEST >> 20} MiB, which does not fit into memory; put line "
-            "breaks into the text, and blank lines between documents"
+            f"{path}, {what} {number}: longer than {_LONGEST >> 20} MiB; put line breaks into the "
+            "text, and blank lines between documents"
         )
 
 
@@ -135,14 +131,10 @@ def check_not_empty(has_text, paths, counts):
         paths: list of str.
         counts: Counter of the lines left out, by the reasons in LEFT_OUT.
     """
-    if has_text:
-        return
-    if counts["texts_missing"]:
-        raise UserError(
-            f"no text under --text_key in {', '.join(paths)}, in {counts['texts_missing']} JSON "
-            "lines: name the right key with --text_key"
-        )
-    raise UserError(f"no text in {', '.join(paths)}: no instance can be made")
+    if not has_text:
+        missing = counts["texts_missing"]
+        reason = f": {missing} JSON lines have none under --text_key" if missing else ""
+        raise UserError(f"no text in {', '.join(paths)}{reason}")
 
 
 # === Sentences ===
@@ -187,14 +179,18 @@ def _decoded(chunk, skipped):
         try:
             numbered.append((number, line.decode().removesuffix("\n")))
         except UnicodeDecodeError as error:
-            if chunk.form.on_decode_error == "stop":
-                raise UserError(
-                    f"{chunk.path}, line {number}: not UTF-8 ({error.reason} at byte "
-                    f"{error.start}); convert the file, remove the line, or give "
-                    "--on_decode_error=skip"
-                ) from error
-            skipped.setdefault("lines_skipped", []).append(number)
+            _skip(error, number, chunk, skipped)
     return numbered
+
+
+def _skip(error, number, chunk, skipped):
+    """Adds the number of a line that is not UTF-8 to `skipped`, or raises UserError."""
+    if chunk.form.on_decode_error == "stop":
+        raise UserError(
+            f"{chunk.path}, line {number}: not UTF-8 ({error}); convert the file, remove the line, "
+            "or give --on_decode_error=skip"
+        ) from error
+    skipped.setdefault("lines_skipped", []).append(number)
 
 
 def _texts_of_json(numbered, chunk, skipped):
@@ -205,28 +201,20 @@ def _texts_of_json(numbered, chunk, skipped):
             continue
         where = f"{chunk.path}, line {number}"
         value = errors.parse_json(line, where, constants=float)  # NaN of other keys
-        if not isinstance(value, dict):
-            raise UserError(
-                f"{where}: not a JSON object but {str(value)[:40]!r}; write one object on each "
-                "line, with its text under --text_key"
-            )
-        text = value.get(form.text_key)
+        text = value.get(form.text_key) if isinstance(value, dict) else [value]
         if text is None:
             skipped.setdefault("texts_missing", []).append(number)
-        elif not isinstance(text, str):
+            continue
+        if not isinstance(text, str):
             raise UserError(
-                f"{where}: {str(text)[:40]!r} under the key {form.text_key!r} is not one text; "
-                "name the right key with --text_key, or write the parts of a text as one string"
+                f"{where}: write one object with a text under --text_key={form.text_key}. "
+                f"Received: {reprlib.repr(value)}"
             )
-        elif not (half := _HALF_CHARACTER.search(text)):
+        try:
+            text.encode()  # JSON can hold half of a character
             texts.append((number, text))
-        elif form.on_decode_error == "skip":
-            skipped.setdefault("lines_skipped", []).append(number)
-        else:
-            raise UserError(
-                f"{where}: not valid Unicode: \\u{ord(half[0]):04x} is half of a character, such "
-                "as of an emoji that was cut in two; remove it, or give --on_decode_error=skip"
-            )
+        except UnicodeEncodeError as error:
+            _skip(error, number, chunk, skipped)
     return texts
 
 
@@ -269,7 +257,6 @@ def _splitter(language):
         return sentence_splitter.SentenceSplitter(language)
     except sentence_splitter.SentenceSplitterException as error:
         raise UserError(
-            f"--language={language}: sentence-splitter has no rules for it. Give the two letters "
-            "of a language that it knows, such as en, de or ru; for others, write one sentence per "
-            "line and leave out --input_format and --language"
+            f"--language={language}: sentence-splitter has no rules for it. Give another, such as "
+            "en, or write one sentence per line without --input_format"
         ) from error

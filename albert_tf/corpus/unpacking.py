@@ -15,7 +15,6 @@ import lzma
 import re
 import tarfile
 import zlib
-from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -24,49 +23,39 @@ from albert_tf.errors import UserError
 
 _BLOCK_BYTES = 1 << 18
 _HEAD_BYTES = 1 << 14  # of some lines, which tell the encoding; a tar header has 512
-_TAR = "unpack it, and give the files in it, or save the document as text or CSV"
-_TABLE = "write its texts as lines or as JSON lines"
-_UNPACK = "unpack it, or compress it with gzip, bzip2, xz or Zstandard"
 
 
 def _open_zstd(file):
     return errors.import_extra("backports.zstd", "a file compressed by Zstandard").open(file)
 
 
-class _Packing(NamedTuple):
-    """A kind of compression: its name, how its files begin, and a function that opens them."""
-
-    name: str
-    begins: re.Pattern
-    open: callable
-
-
-_PACKINGS = (
-    _Packing("gzip", re.compile(rb"\x1f\x8b\x08"), gzip.open),
-    _Packing("bzip2", re.compile(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)"), bz2.open),
-    _Packing("xz", re.compile(rb"\xfd7zXZ\0|\x5d\0\0"), lzma.open),
-    _Packing("Zstandard", re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18"), _open_zstd),
-)
-_OTHERS = (  # kinds that are refused: how they begin, what they are, and what to do
-    (re.compile(rb"PK(\x03\x04|\x05\x06|\x07\x08)"), "a ZIP archive, or a document in one", _TAR),
-    (re.compile(rb"7z\xbc\xaf\x27\x1c"), "a 7-Zip archive", _TAR),
-    (re.compile(rb"Rar!\x1a\x07"), "a RAR archive", _TAR),
-    (re.compile(rb"!<arch>\n"), "an ar archive", _TAR),
-    (re.compile(rb"07070[127][\da-fA-F]{50}|\xc7\x71"), "a cpio archive", _TAR),
-    (re.compile(rb"PAR1[\x15\x19\x1c]"), "a Parquet table", _TABLE),
-    (re.compile(rb"ARROW1\0\0|\xff{4}.{4}\x10\0{3}", re.DOTALL), "an Arrow table", _TABLE),
-    (re.compile(rb"\x89HDF\r\n\x1a\n"), "an HDF5 file", _TABLE),
-    (re.compile(rb"SQLite format 3\0"), "an SQLite database", _TABLE),
-    (re.compile(rb"Obj\x01"), "an Avro table", _TABLE),
-    (re.compile(rb"ORC[\t\n\r]?[\x00-\x08\x0b\x0c\x0e-\x1f]"), "an ORC table", _TABLE),
-    (re.compile(rb"\{\\rtf\d"), "a document in RTF", "save its text"),
-    (re.compile(rb"%PDF-\d\.\d"), "a PDF document", "extract its text, such as with pdftotext"),
-    (re.compile(rb"\xd0\xcf\x11\xe0\xa1\xb1"), "a document of an office program", "save its text"),
-    (re.compile(rb"\x04\x22\x4d\x18"), "compressed by LZ4", _UNPACK),
-    (re.compile(rb"\xff\x06\0\0sNaPpY"), "compressed by Snappy", _UNPACK),
-    (re.compile(rb"LZIP\x01"), "compressed by lzip", _UNPACK),
-    (re.compile(rb"\x1f[\x9d\xa0]"), "compressed by compress", _UNPACK),
-)
+_PACKINGS = {  # kinds of compression -> how they begin, and a function that opens them
+    "gzip": (rb"\x1f\x8b\x08", gzip.open),
+    "bzip2": (rb"BZh[1-9](1AY&SY|\x17rE8P\x90)", bz2.open),
+    "xz": (rb"\xfd7zXZ\0|\x5d\0\0", lzma.open),
+    "Zstandard": (rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18", _open_zstd),
+}
+_OTHERS = {  # kinds that are refused -> how they begin
+    "a ZIP archive, or a document in one": rb"PK(\x03\x04|\x05\x06|\x07\x08)",
+    "a 7-Zip archive": rb"7z\xbc\xaf\x27\x1c",
+    "a RAR archive": rb"Rar!\x1a\x07",
+    "an ar archive": rb"!<arch>\n",
+    "a cpio archive": rb"07070[127][\da-fA-F]{50}|\xc7\x71",
+    "a Parquet table": rb"PAR1[\x15\x19\x1c]",
+    "an Arrow table": rb"ARROW1\0\0|\xff{4}(?s:.{4})\x10\0{3}",
+    "an HDF5 file": rb"\x89HDF\r\n\x1a\n",
+    "an SQLite database": rb"SQLite format 3\0",
+    "an Avro table": rb"Obj\x01",
+    "an ORC table": rb"ORC[\t\n\r]?[\x00-\x08\x0b\x0c\x0e-\x1f]",
+    "a document in RTF": rb"\{\\rtf\d",
+    "a PDF document": rb"%PDF-\d\.\d",
+    "a document of an office program": rb"\xd0\xcf\x11\xe0\xa1\xb1",
+    "compressed by LZ4": rb"\x04\x22\x4d\x18",
+    "compressed by Snappy": rb"\xff\x06\0\0sNaPpY",
+    "compressed by lzip": rb"LZIP\x01",
+    "compressed by compress": rb"\x1f[\x9d\xa0]",
+}
+_NO_TEXT = "not plain text: unpack it, or save its text as lines, in JSON or in CSV"
 
 
 def is_packed(path):
@@ -93,12 +82,10 @@ def blocks(path):
         head = file.read(_HEAD_BYTES)
         if packing := _packing(head):
             file.seek(0)
-            file = stack.enter_context(packing.open(file))
+            file = stack.enter_context(_PACKINGS[packing][1](file))
             head = file.read(_HEAD_BYTES)
             if inner := _packing(head):
-                raise UserError(
-                    f"{path} is compressed by {packing.name} and {inner.name}: unpack it once"
-                )
+                raise UserError(f"{path} is compressed by {packing} and {inner}: unpack it once")
         encoding = _encoding(path, head)
         starts = range(0, len(head), _BLOCK_BYTES)
         parts = itertools.chain(
@@ -156,8 +143,8 @@ def _reading(path):
 
 
 def _packing(head):
-    """The _Packing of a file that begins so; None if it is not compressed."""
-    return next((packing for packing in _PACKINGS if packing.begins.match(head)), None)
+    """The compression of a file that begins so; None if it is not compressed."""
+    return next((name for name, (begins, _) in _PACKINGS.items() if re.match(begins, head)), None)
 
 
 def _encoding(path, head):
@@ -166,15 +153,15 @@ def _encoding(path, head):
     Raises:
         UserError: it is of a kind that holds no text by itself.
     """
-    for begins, name, remedy in _OTHERS:
-        if begins.match(head):
-            raise UserError(f"{path} is {name} and not a text: {remedy}")
+    for name, begins in _OTHERS.items():
+        if re.match(begins, head):
+            raise UserError(f"{path} is {name} and {_NO_TEXT}")
     with contextlib.suppress(tarfile.HeaderError):  # a header has a checksum
         tarfile.TarInfo.frombuf(head[: tarfile.BLOCKSIZE], "utf-8", "surrogateescape")
-        raise UserError(f"{path} is a tar archive and not a text: {_TAR}")
+        raise UserError(f"{path} is a tar archive and {_NO_TEXT}")
     encoding = files.encoding_of(head)
     if not encoding:
-        raise UserError(f"{path} is full of control characters, so it is no text: {_TABLE}")
+        raise UserError(f"{path} is full of control characters and {_NO_TEXT}")
     return encoding
 
 

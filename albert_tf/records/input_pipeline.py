@@ -117,7 +117,7 @@ def parsed_batches(serialized, schema, batch_size, drop_remainder, *, masking=No
 
     def parse(batch, epochs=graph_masking.EVALUATION):
         values = tf.io.parse_example(batch, fixed)
-        features = {name: _checked(name, values[stored[name]], schema[name]) for name in schema}
+        features = {name: _cast(name, values[stored[name]], schema[name]) for name in schema}
         if masking is None:
             return features
         return masking(features, graph_masking.keys_of(batch, seed, epochs))
@@ -126,7 +126,7 @@ def parsed_batches(serialized, schema, batch_size, drop_remainder, *, masking=No
     return batches.map(parse, num_parallel_calls=tf.data.AUTOTUNE)
 
 
-def _checked(name, values, feature):
+def _cast(name, values, feature):
     """Casts values to the types of batches; fails if one is out of range: a GPU would read 0."""
     smallest, largest = feature.limits
     is_good = tf.reduce_all((values >= smallest) & (values <= largest))

@@ -412,9 +412,7 @@ def _damaged(path, count, reason):
     if not count and not schemas.compression_of(path):
         with contextlib.suppress(tf.errors.OpError), tf.io.gfile.GFile(path, "rb") as file:
             if file.read(2) == b"\x1f\x8b":
-                return UserError(
-                    f"{path} is compressed: unpack it with gunzip, or have its name end in .gz"
-                )
+                return UserError(f"{path} is compressed: unpack it, or add .gz to its name")
     state = f"is damaged after record {count}"
     if not count:
         state = f"is no TFRecord file, as {as_called('create_pretraining_data.py')} writes them"
@@ -432,15 +430,17 @@ def _check_features(features, where, schema, flags):
     for name, feature in schema.items():
         stored = schemas.stored_name(schema, name)
         if stored not in features:
-            raise UserError(
-                f"{where} has no feature {stored}; it has {', '.join(sorted(features)) or 'none'}"
-            )
-        found, wanted = features[stored].WhichOneof("kind"), _KINDS[feature.dtype]
+            there = ", ".join(sorted(features)) or "none"
+            raise UserError(f"{where} has no feature {stored}; it has {there}")
+        kind = features[stored].WhichOneof("kind")
+        values = np.array(getattr(features[stored], kind).value if kind else [])
+        found = f"{len(values)} numbers in {kind}"
+        wanted = f"{feature.length} numbers in {_KINDS[feature.dtype]}"
         if found != wanted:
-            raise UserError(f"feature {stored} in {where} is {found or 'empty'}, not {wanted}")
-        values = np.array(getattr(features[stored], wanted).value)
-        if len(values) != feature.length:
-            raise _wrong_length(len(values), feature.length, stored, where, flags.get(name))
+            remedy = f" (--{flags[name]}={feature.length})" if name in flags else ""
+            if name.startswith("masked_lm_") and len(values) == 2 * feature.length:
+                remedy += "; data made with --do_permutation needs this doubled"
+            raise UserError(f"feature {stored} in {where} has {found}, not {wanted}{remedy}")
         smallest, largest = feature.limits
         bad = values[~((values >= smallest) & (values <= largest))]
         if len(bad):
@@ -449,13 +449,3 @@ def _check_features(features, where, schema, flags):
                 f"feature {stored} in {where} holds {bad[0]}; allowed are {smallest} to {largest}"
                 + (f" ({reason})" if reason and bad[0] > largest else "")
             )
-
-
-def _wrong_length(length, wanted, name, where, flag):
-    if flag is None:
-        return UserError(f"feature {name} in {where} has length {length}, not {wanted}")
-    doubled = name.startswith("masked_lm_") and length == 2 * wanted
-    return UserError(
-        f"--{flag}={wanted} but the records have length {length} (feature {name}, {where})"
-        + ("; data made with --do_permutation needs this flag doubled" if doubled else "")
-    )

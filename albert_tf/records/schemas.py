@@ -261,9 +261,7 @@ def expand_shards(names, count=None, flag="output_file"):
         raise UserError(f"--{flag} is empty; give one or more file names")
     if count is not None:
         if len(wanted) > 1 or _SHARDS.search(wanted[0]):
-            raise UserError(
-                f"--num_output_shards={count}: give a single name without @ as --{flag}"
-            )
+            raise UserError(f"--num_output_shards={count}: --{flag} must be one name without @")
         wanted = [f"{wanted[0]}@{count}"]
     paths = []
     for name in wanted:

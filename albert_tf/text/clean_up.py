@@ -100,17 +100,14 @@ def lower_apart(text, language):
     Returns:
         str.
     """
-    if not any(letter in text for letter in _letters_apart(language)):
+    letters = CASED_APART[language] + "".join(APART_WITH_ACCENT[language])
+    if not any(letter in text for letter in letters):
         return text
     for letter, lowered in APART_WITH_ACCENT[language].items():
         text = text.replace(letter, lowered)
     for pattern, replacement in _rules(language):
         text = pattern.sub(replacement, text)
     return text
-
-
-def _letters_apart(language):
-    return CASED_APART[language] + "".join(APART_WITH_ACCENT[language])
 
 
 @functools.cache

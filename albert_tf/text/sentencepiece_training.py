@@ -31,6 +31,13 @@ _SPECIAL = ("<pad>", "<unk>", *_CONTROL)
 # Sums in training depend on how sentences are divided among threads, so a fixed number of threads
 # gives the same model on every machine.
 _THREADS = 4
+_EXPLANATIONS = {  # of an error of SentencePiece: a pattern -> what to say
+    r"too high.*value <= (\d+)": "--vocab_size={vocab_size}: this text gives at most {} pieces; "
+    "lower it or give more text",
+    r"required_chars\. \d+ vs (\d+)": "--vocab_size={vocab_size}: the characters alone need {} "
+    "pieces; give more, or lower --character_coverage={character_coverage}",
+    "too large": "--input_sentence_size={input_sentence_size}: SentencePiece fails; lower it",
+}
 _RESERVED = "▅"  # SentencePiece leaves out sentences with it
 
 
@@ -176,15 +183,13 @@ def symbols_in_text(symbols, clean_up):
     for symbol in symbols:
         where = f"--user_defined_symbols: {symbol!r}"
         if symbol in _SPECIAL:
-            raise UserError(
-                f"{where} is a special piece of the model, which text must not become; leave it out"
-            )
+            raise UserError(f"{where} is a special piece of the model; leave it out")
         found = clean_up(symbol)
         composed = [unicodedata.normalize("NFC", text) for text in (symbol, found)]
         if composed[0] != composed[1] or not found or " " in found:
             raise UserError(
-                f"{where} never stands in the text, whose clean-up makes {found!r} of it; give a "
-                "symbol without spaces that stays as it is"
+                f"{where} becomes {found!r} in the text; give a symbol without spaces that its "
+                "clean-up does not change"
             )
         cleaned.append(found)
     return cleaned
@@ -192,19 +197,9 @@ def symbols_in_text(symbols, clean_up):
 
 def _explained(message, options):
     """SentencePiece's message about a failed training, with the remedy."""
-    size = f"--vocab_size={options.vocab_size}"
-    if match := re.search(r"too high.*value <= (\d+)", message):
-        return f"{size}: this text gives at most {match[1]} pieces; lower it or give more text"
-    if match := re.search(r"required_chars\. \d+ vs (\d+)", message):
-        return (
-            f"{size}: {match[1]} pieces are needed just for the characters; give more, or "
-            f"lower --character_coverage={options.character_coverage}"
-        )
-    if "too large" in message:
-        return (
-            f"--input_sentence_size={options.input_sentence_size}: more text than SentencePiece "
-            "can train on; lower it"
-        )
+    for pattern, explanation in _EXPLANATIONS.items():
+        if match := re.search(pattern, message):
+            return explanation.format(*match.groups(), **dataclasses.asdict(options))
     return f"--input_file: SentencePiece cannot train on this text: {message.strip()}"
 
 

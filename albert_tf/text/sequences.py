@@ -157,9 +157,7 @@ def packed(tokenizer, texts, pairs, max_length, keeps_ends=False):
     texts = as_texts(texts)
     pairs = [""] * len(texts) if pairs is None else as_texts(pairs, "pairs")
     if len(pairs) != len(texts):
-        raise UserError(
-            f"there must be one pair per text. Received: {len(texts)} texts, {len(pairs)} pairs"
-        )
+        raise UserError(f"give one pair per text. Received: {len(texts)} texts, {len(pairs)} pairs")
     # Normalize first: a second text of only white space counts as absent, as in the scripts.
     texts, pairs = (list(map(tokenizer.normalize, each)) for each in (texts, pairs))
     features = pack_pairs(tokenizer, texts, pairs, max_length, keeps_ends=keeps_ends)

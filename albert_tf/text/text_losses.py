@@ -16,23 +16,27 @@ _SPECIAL = (
     "<sep>", "<mask>", "<|endoftext|>",
 )  # fmt: skip
 _SPECIAL_PATTERN = re.compile("|".join(map(re.escape, _SPECIAL)))
-_MARKUP = re.compile(
-    r"</?(?:doc|p|br|div|span|ref|a|b|i|h[1-6]|table|tr|td|ul|li|html|body)\b[^<>]*>"
-    r"|<\w+ [\w:]+=[\"'][^<>]*>|</[a-z]{3,}>"  # of any language
-    r"|&(?:[a-z]{2,8}|#x?[\da-f]+);"
-    r"|\[\[[^][]+\]\]|\{\{|\]\(https?:|\\(?:begin|section|cite|ref|frac)\{",
-    re.IGNORECASE,
-)
-_SIGNS_OF_MARKUP = "<&[{\\"
 _TAG = r"(?:NNP?S?|VB[DGNPZ]?|JJ[RS]?|PRP\$?|DT)"  # of the Penn Treebank
+MARKUP = "have markup, such as <doc ...>, HTML, LaTeX or the links of a wiki"
+_MARKED_UP, _REPEATED, _IN_A_FORM = 0.001, 0.1, 0.1  # of the lines, above which something is said
 # Lines in a form that other programs read, by the kind of the form: a class of characters without
 # which no line has it, a pattern, and what to do.
 _FORMS = {
+    MARKUP: (
+        r"[<&[{\\]",
+        re.compile(
+            r"</?(?:doc|p|br|div|span|ref|a|b|i|h[1-6]|table|tr|td|ul|li|html|body)\b[^<>]*>"
+            r"|<\w+ [\w:]+=[\"'][^<>]*>|</[a-z]{3,}>"  # of any language
+            r"|&(?:[a-z]{2,8}|#x?[\da-f]+);"
+            r"|\[\[[^][]+\]\]|\{\{|\]\(https?:|\\(?:begin|section|cite|ref|frac)\{",
+            re.IGNORECASE,
+        ),
+        "write plain text; WikiExtractor does so with --json, and --input_format=jsonl reads it",
+    ),
     "are JSON": (
         r'[\[{"]',
         re.compile(r'\A\s*(?:(?:\{\s*"|\[\s*["\[{]).*[\]}],?|"[^"]*"(?:,|: .+))\s*\Z'),
-        "write the texts as plain lines, or one object on each line, which --input_format=jsonl "
-        "reads with --text_key",
+        "write plain lines, or an object on each line for --input_format=jsonl",
     ),
     "have characters as numbers or codes": (
         ".",
@@ -43,15 +47,14 @@ _FORMS = {
         ),
         "decode the text, such as of Base64, mails, addresses or escaped JSON",
     ),
-    "were decoded wrongly, or have characters that nothing shows": (
+    "were decoded wrongly, or have null bytes, soft hyphens or characters of private use": (
         r"[\0\x08\x7f-\xbf\ue000-\uf8ff\ufffd\u20ac]",
         # UTF-8 that was taken for Latin-1 or cp1252; then what replaces or hides characters.
         re.compile(
             r"[\xc2\xc3\xd0\xd1][\x80-\xbf\u0152-\u017e\u02c6\u02dc\u2013-\u203a\u20ac\u2122]"
             r"|\xe2\u20ac|[\0\x08\x7f\x80-\x84\x86-\x9f\xad\ue000-\uf8ff\ufffd]"
         ),
-        "read the source with its own encoding, and leave out null bytes, soft hyphens and "
-        "characters of private use",
+        "read the source with its own encoding, and leave these characters out",
     ),
     "have columns, with tabs, commas or the like between": (
         r'[\t|",]',
@@ -60,8 +63,7 @@ _FORMS = {
             # Commas without a space, but not of numbers and of texts without spaces, as Chinese.
             r"|,(?=[\"']?[^\W\u2e80-\uffff])(?:(?<=[^\s\d,],)|(?<=\A\d,)(?=\D))"
         ),
-        "keep the column with the text: with cut -f 2 for tabs, or as a JSON object on each line, "
-        "which --input_format=jsonl reads",
+        "keep the column of the text, as with cut -f 2, or write JSON for --input_format=jsonl",
     ),
     "have only numbers, or times as subtitles do": (
         r"\d",
@@ -104,7 +106,6 @@ _SCRIPTS = {
     **dict.fromkeys(("MICRO", "OHM"), "GREEK"),
 }
 _OF_COMBINING = ("KATAKANA-HIRAGANA", "CYRILLIC", "GLAGOLITIC", "DEVANAGARI")  # others: LATIN
-_MARKED_UP, _REPEATED, _IN_A_FORM = 0.001, 0.1, 0.1  # of the lines
 
 
 class Losses:
@@ -152,8 +153,6 @@ class Losses:
         if "[" in text or "<" in text:
             for piece in _SPECIAL_PATTERN.findall(text):
                 counts[f"{self._kinds[piece]} {piece}"] += 1
-        if any(sign in text for sign in _SIGNS_OF_MARKUP):
-            counts["markup"] = len(list(filter(_MARKUP.search, filled)))
         different = "".join(characters)
         for form, (signs, pattern, _) in _FORMS.items():
             if re.search(signs, different) and (found := list(filter(pattern.search, filled))):
@@ -205,41 +204,47 @@ def script(char):
 
 
 def sentences(counts, unknown):
-    """What is said of losses, with a remedy: list of str.
+    """What is said of losses, with a remedy: yields str.
 
     Args:
         counts: Counter, the sum of `Losses.count`.
         unknown: Counter of the pieces of the same text that are not in the vocabulary.
     """
-    found = [*_on_marks(counts), *_on_casing(counts), *_on_changes(counts)]
-    found += _on_unknown(counts, unknown)
-    for kind, what in {
-        "special_True": "become special ids inside the text; leave them out of the text, and out "
-        "of --user_defined_symbols",
-        "special_False": "are no special pieces there, but text like any other; leave them out if "
-        "they come from another tool",
-    }.items():
-        pieces = _of_kind(counts, kind)
-        if pieces:
+    lines, turkish, latin = (counts[key] for key in ("lines", "turkish", "letters LATIN"))
+    trainer = as_called("train_sentencepiece.py")
+    limits = dict.fromkeys(_ALPHABETS_OF_RELEASES, _MARKS_OF_ALPHABETS)
+    if found := _in_scripts(counts, _of_kind(counts, "marks"), limits, _MARKS, " marks"):
+        yield (
+            f"{found} letters are dropped, so different words become equal. Keep them with a "
+            f"vocabulary of {trainer} --strip_accents=false"
+        )
+    if turkish > _TURKISH * latin:
+        yield (
+            f"{turkish:,} of {latin:,} LATIN letters are \u0131 or \u0130, which lower-casing "
+            f"mixes up with i: for Turkish or Azerbaijani, train a vocabulary with {trainer} "
+            "--casing_language=tr or az"
+        )
+    yield from _on_changes(counts)
+    if found := _in_scripts(counts, _scripts_of(unknown), {}, _UNKNOWN):
+        yield (
+            f"{found} letters are unknown: take a vocabulary of this language, or train one with "
+            f"{trainer} and a higher --character_coverage or --byte_fallback"
+        )
+    for is_id, what in (
+        (True, "become special ids; leave them out of it and of --user_defined_symbols"),
+        (False, "are text like any other; leave them out if another tool wrote them"),
+    ):
+        if pieces := _of_kind(counts, f"special_{is_id}"):
             named = ", ".join(f"{piece} {n:,} times" for piece, n in pieces.most_common())
-            found.append(f"the text has {named}: they {what}")
-    lines = counts["lines"]
-    if counts["markup"] > _MARKED_UP * lines:
-        found.append(
-            f"{counts['markup']:,} of {lines:,} lines have markup, such as <doc ...>, HTML, "
-            "LaTeX or the links of a wiki, which becomes text. Write plain text; WikiExtractor "
-            "does so with --json, and --input_format=jsonl reads its files"
-        )
+            yield f"the text has {named}: they {what}"
     for form, (_, _, remedy) in _FORMS.items():
-        if counts[form] > _IN_A_FORM * lines:
-            found.append(f"{counts[form]:,} of {lines:,} lines {form}: {remedy}")
+        if counts[form] > (_MARKED_UP if form == MARKUP else _IN_A_FORM) * lines:
+            yield f"{counts[form]:,} of {lines:,} lines {form}: {remedy}"
     if counts["repeated"] > _REPEATED * lines:
-        found.append(
-            f"{counts['repeated']:,} of {lines:,} lines repeat an earlier one, such as menus and "
-            "licences. Leave them out before; create_pretraining_data.py --drop_duplicates leaves "
-            "out whole documents"
+        yield (
+            f"{counts['repeated']:,} of {lines:,} lines repeat an earlier one: leave them out, or "
+            "whole documents with create_pretraining_data.py --drop_duplicates"
         )
-    return found
 
 
 def as_json(counts, unknown):
@@ -251,8 +256,8 @@ def as_json(counts, unknown):
         "characters_changed": dict(_of_kind(counts, "changed").most_common(20)),
         "unknown_letters": dict(_scripts_of(unknown)),
         "special_pieces": dict(special),
-        "lines_with_markup": counts["markup"],
-        "lines_in_other_forms": {form: counts[form] for form in _FORMS if counts[form]},
+        "lines_with_markup": counts[MARKUP],
+        "lines_in_other_forms": {f: counts[f] for f in _FORMS if counts[f] and f != MARKUP},
         "lines_repeated": counts["repeated"],
     }
 
@@ -262,16 +267,6 @@ def _of_kind(counts, kind):
     return collections.Counter(
         {key.removeprefix(start): n for key, n in counts.items() if key.startswith(start)}
     )
-
-
-def _on_marks(counts):
-    limits = dict.fromkeys(_ALPHABETS_OF_RELEASES, _MARKS_OF_ALPHABETS)
-    if found := _in_scripts(counts, _of_kind(counts, "marks"), limits, _MARKS, " marks"):
-        yield (
-            f"{found} letters are dropped, so different words become equal. Keep them with "
-            "--strip_accents=false and a vocabulary that has them, from "
-            f"{as_called('train_sentencepiece.py')} --strip_accents=false"
-        )
 
 
 def _in_scripts(counts, found, limits, limit, what=""):
@@ -301,16 +296,6 @@ def _in_scripts(counts, found, limits, limit, what=""):
     return "; ".join(parts)
 
 
-def _on_casing(counts):
-    if counts["turkish"] > _TURKISH * counts["letters LATIN"]:
-        yield (
-            f"{counts['turkish']:,} of {counts['letters LATIN']:,} LATIN letters are \u0131 or "
-            "\u0130, which the usual lower-casing mixes up with i. For Turkish or Azerbaijani, "
-            f"train a vocabulary with {as_called('train_sentencepiece.py')} --casing_language=tr "
-            "or az"
-        )
-
-
 def _on_changes(counts):
     changed = _of_kind(counts, "changed")
     vanished = sum(number for key, number in changed.items() if key.strip().endswith(" to"))
@@ -320,8 +305,8 @@ def _on_changes(counts):
         pairs = {key: key.partition(" to ") for key in changed}
         decomposed = sum(changed[k] for k, (a, _, b) in pairs.items() if _composed(b) == a)
         remedy = (
-            "train a vocabulary with --normalization_rule_name=nfkc, which keeps joiners without "
-            "width, or identity, which changes nothing"
+            "train a vocabulary with --normalization_rule_name=nfkc, which keeps joiners, or "
+            "identity, which changes nothing"
         )
         if 2 * decomposed > changed.total():
             remedy = "give --strip_accents=false, which keeps characters such as Hangul whole"
@@ -335,15 +320,6 @@ def _composed(text):
     """A character that was decomposed, as the keys of Losses name it: str."""
     char = unicodedata.normalize("NFC", text)
     return f"U+{ord(char):04X}" if len(char) == 1 else ""
-
-
-def _on_unknown(counts, unknown):
-    if found := _in_scripts(counts, _scripts_of(unknown), {}, _UNKNOWN):
-        yield (
-            f"{found} letters are unknown to the vocabulary. Take one of this language, train one "
-            f"with {as_called('train_sentencepiece.py')}, or give it a higher "
-            "--character_coverage or --byte_fallback"
-        )
 
 
 def _scripts_of(unknown):
@@ -383,4 +359,4 @@ class Sample:
         for text in texts:
             pieces = tokenizer.tokenize(text)
             unknown.update(piece for piece in pieces if piece not in tokenizer.vocab)
-        return sentences(Losses.of(tokenizer).count(texts), unknown)
+        return list(sentences(Losses.of(tokenizer).count(texts), unknown))

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import sentencepiece
 
-from albert_tf import vocabulary_record
+from albert_tf import errors, vocabulary_record
 from albert_tf.errors import CalledElsewhere, UserError
 from albert_tf.sentencepiece_proto import ModelProto
 from albert_tf.text import sequences
@@ -88,11 +88,10 @@ def load_sentencepiece(path):
         processor.LoadFromSerializedProto(_file_content(path, "spm_model_file"))
     except RuntimeError as error:
         # Behind the place in its source, the library says why.
-        reason = str(error).rpartition("] ")[2].strip()
+        reason = str(error).rpartition("] ")[2].strip() or "it is damaged"
         raise UserError(
-            f"spm_model_file: {path} is not a SentencePiece model that can be used"
-            f"{reason and f' ({reason})'}; give the .model file that spm_train writes (not the "
-            ".vocab file), or a WordPiece vocabulary as vocab_file"
+            f"spm_model_file: {path} is not a usable SentencePiece model ({reason}); give a .model "
+            "file, or a WordPiece vocabulary as vocab_file"
         ) from error
     return processor
 
@@ -157,29 +156,20 @@ def load_vocabulary(path):
     try:
         text = _file_content(path, "vocab_file").decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise UserError(
-            f"vocab_file: {path} is not UTF-8 text with one token per line; "
-            "a SentencePiece model goes to spm_model_file"
-        ) from error
+        remedy = "give one token per line, or a .model file as spm_model_file"
+        raise UserError(f"vocab_file: {path} is not UTF-8; {remedy}") from error
     if not text:
         raise UserError(f"vocab_file: {path} is empty; it needs one token per line")
-    if _SCORED_PIECE.match(text):
-        raise UserError(
-            f"vocab_file: {path} has a score after each piece, as the .vocab file that "
-            "SentencePiece writes for people to read; give the .model file next to it as "
-            "spm_model_file"
-        )
     vocab = {}
     # TensorFlow's line reader, which the original used, drops every "\r" and breaks only at "\n".
     for line in text.replace("\r", "").removesuffix("\n").split("\n"):
         token = (line.split() or [" "])[0]
         vocab.setdefault(token, len(vocab))
     marked = sum(token.startswith(WORD_START) for token in vocab)
-    if marked > _MOST_MARKED * len(vocab):
+    if _SCORED_PIECE.match(text) or marked > _MOST_MARKED * len(vocab):
         raise UserError(
-            f"vocab_file: {marked} of {len(vocab)} tokens of {path} begin with {WORD_START!r}, as "
-            "those of SentencePiece do, and WordPiece would find none of them; give the "
-            "SentencePiece model (.model) as spm_model_file"
+            f"vocab_file: {path} is of SentencePiece, with scores or with {WORD_START!r} in "
+            f"{marked} of {len(vocab)} tokens; give the .model file as spm_model_file"
         )
     return vocab
 
@@ -382,11 +372,8 @@ class FullTokenizer:
         Raises:
             UserError: an argument is invalid.
         """
-        if return_tensors not in (None, "tf"):
-            raise UserError(
-                'return_tensors must be "tf", or None for numpy arrays. '
-                f"Received: {return_tensors!r}"
-            )
+        if return_tensors is not None:
+            errors.check_choice("return_tensors", return_tensors, ["tf"])
         features = sequences.packed(self, texts, pairs, max_length)
         features["token_type_ids"] = features.pop("segment_ids")
         longest = int(features["input_mask"].sum(axis=1).max(initial=0))
@@ -489,10 +476,8 @@ class FullTokenizer:
         try:
             return [self.inv_vocab[id_] for id_ in ids]
         except KeyError as error:
-            raise UserError(
-                f"{self.path} has no piece with id {error.args[0]}; "
-                f"its ids go from 0 to {self.vocab_size - 1}"
-            ) from error
+            ids = f"0 to {self.vocab_size - 1}"
+            raise UserError(f"{self.path} has ids {ids}. Received: {error.args[0]}") from error
 
     def encode_ids(self, text: str | bytes, is_normalized: bool = False) -> list[int]:
         """Ids of `tokenize`, with the same arguments.
@@ -554,10 +539,7 @@ class SentencePieceTokenizer(FullTokenizer):
     def _load_vocab(self):
         self._processor = load_sentencepiece(self.path)
         if ModelProto.FromString(self._content()).trainer_spec.treat_whitespace_as_suffix:
-            raise UserError(
-                f"{self.path} marks the ends of words, as it was trained with "
-                "--treat_whitespace_as_suffix: a vocabulary of ALBERT marks their starts"
-            )
+            raise UserError(f"{self.path}: train it without --treat_whitespace_as_suffix")
         ids = range(self._processor.vocab_size())
         return {self._processor.id_to_piece(id_): id_ for id_ in ids}
 
@@ -569,10 +551,8 @@ class SentencePieceTokenizer(FullTokenizer):
         recorded = vocabulary_record.read(model, self.path)
         for name, value in given.items():
             if recorded.get(name, value) != value:
-                raise UserError(
-                    f"{name}={value}, but {self.path} was trained with {name}={recorded[name]} and "
-                    f"records it: leave {name} out, or give another vocabulary"
-                )
+                record = f"{self.path} records {name}={recorded[name]}"
+                raise UserError(f"{name}={value}, but {record}: leave {name} out")
         found = CleanUp(**given | recorded)
         spec = ModelProto.FromString(model).normalizer_spec
         decomposes = found.strip_accents or bool(spec.precompiled_charsmap)
@@ -679,7 +659,5 @@ def _decoded(text):
 def _file_content(path, argument):
     from albert_tf import files  # here, because nothing else in this module needs TensorFlow
 
-    try:
+    with errors.about(argument):
         return files.read_bytes(path)
-    except UserError as error:
-        raise UserError(f"{argument}: {error}; check the path and its permissions") from error

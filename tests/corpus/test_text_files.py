@@ -129,7 +129,7 @@ def test_json_lines(tmp_path, splits):
         ('["a"]', "['a'] ... one object"),
         ('"a"', "'a' ... one object"),
         ("null", "None ... one object"),
-        ('{"text": 1}', "'1' ... 'text' ... --text_key"),
+        ('{"text": 1}', "1 ... 'text' ... --text_key"),
         ('{"text": ["a"]}', "['a'] ... 'text' ... --text_key"),
         ("{", ""),
     ],

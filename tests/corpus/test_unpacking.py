@@ -113,7 +113,7 @@ REFUSED = [  # content, what is said of it
     (gzip.compress(gzip.compress(LINES.encode())), "gzip and gzip"),
     (gzip.compress(LINES.encode()) + b"garbage", "unpacked"),
     *(
-        (content, "control characters ... no text")
+        (content, "control characters ... not plain text")
         for content in (np.arange(1000).tobytes(), bytes(1000), bytes(range(32)) * 9)
     ),
     *(

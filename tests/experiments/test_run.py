@@ -302,7 +302,7 @@ def test_commands_run_where_they_are_given(study, tmp_path, monkeypatch):
         ("vocab_size", "vocab_sise", "vocab_sise ... vocab_size"),
         ("[rows.base]", "[rows]\n    base = 1", "rows.base"),
         ("[rows.base]", "[[rows]]\n    [other]", "[rows.NAME"),
-        ("[[after]]", "[after]", "[[after]]"),
+        ("[[after]]", "[after]", "after must be a list ... [["),
         ('result = "measured.json"', "", "after ... result"),
         ("{data}", "{}", "{}/train ... {{"),
         ("    max_seq_length = 8\n", "", "train_flops ... max_seq_length"),

@@ -67,7 +67,7 @@ def test_no_texts(tokenizer):
         ({"texts": ["a"], "pairs": ["b", "c"]}, "1 ... 2"),
         ({"texts": "a", "pairs": [b"b"]}, "pairs ... bytes"),
         ({"texts": "a", "max_length": 4}, "max_length ... 5 ... 4"),
-        ({"texts": "a", "return_tensors": "pt"}, "\"tf\" ... 'pt'"),
+        ({"texts": "a", "return_tensors": "pt"}, "tf ... 'pt'"),
     ],
 )
 def test_wrong_arguments(tokenizer, arguments, message):

@@ -24,7 +24,7 @@ def counted(lines, clean_up=CleanUp(), rule="nmt_nfkc"):  # noqa: B008 (it is fr
 
 def said(lines, *args, unknown=(), **values):
     counts = counted(lines, *args, **values)
-    return text_losses.sentences(counts, collections.Counter(unknown))
+    return list(text_losses.sentences(counts, collections.Counter(unknown)))
 
 
 MARKS = {
