@@ -54,8 +54,7 @@ def by_pieces(directory, curves):
         raise UserError(f"--pieces needs {directory}/{run_directory.SETTINGS}, which is not there")
     if settings.flags.get("length_buckets") or "num_train_steps" not in settings.flags:
         raise UserError(
-            f"--pieces needs pre-trainings with batches of one length. {directory} was trained "
-            "with --length_buckets or is a fine-tuning"
+            f"--pieces needs pre-trainings without --length_buckets, and {directory} is none"
         )
     pieces = settings.flags["train_batch_size"] * settings.flags["max_seq_length"] / 1e6
     return {

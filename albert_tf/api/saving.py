@@ -41,8 +41,7 @@ def kind_of(model, labels):
     kind = FinetunedTask(name, labels, scale and tuple(map(tuple, scale)))
     if kind.num_outputs != outputs:
         raise UserError(
-            f"the model has {outputs} outputs: give the label of each as labels=[...]. Received: "
-            f"{labels and list(labels)}"
+            f"labels must name the {outputs} outputs of the model. Received: {labels!r:.80}"
         )
     return kind
 
@@ -64,8 +63,7 @@ def save(directory, model, text, kind, *, task=None, record=None, absent=()):
     """
     if getattr(task, "reads_cls", False):
         raise UserError(
-            "save: the model reads at [CLS] that there is no answer, as those of transformers do, "
-            "and its directory shows this: copy that directory"
+            "save: a SQuAD model of transformers needs its own files: copy its directory"
         )
     if os.path.isdir(directory) and os.listdir(directory):
         raise UserError(f"save: {directory} is not empty: give a new directory")

@@ -53,14 +53,13 @@ def compare(old, new):
             for tokenizer in (new, old)
         ]
         raise UserError(
-            f"{new.path} is {kinds[0]}, and the model has {kinds[1]}, {old.path}, whose pieces are "
-            "written in another way: give a vocabulary of the model's kind"
+            f"{new.path} is {kinds[0]}, and the model has {kinds[1]}, {old.path}: give a "
+            "vocabulary of the same kind"
         )
     if old.clean_up != new.clean_up:
         raise UserError(
             f"the text of {new.path} is cleaned up with {new.clean_up}, and that of the model with "
-            f"{old.clean_up}: train the vocabulary with the model's casing, accents and "
-            "normalization"
+            f"{old.clean_up}: train the vocabulary with the same settings"
         )
     new.special_ids(with_mask="[MASK]" in old.vocab)
     parts = [_parts(piece, old) for piece in new.vocab]

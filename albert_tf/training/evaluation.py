@@ -364,7 +364,6 @@ def check_key_metric(directory, key_metric):
     state = RunDirectory(directory).results
     if state and (state.best_step < 0 or not math.isfinite(state.best)):
         raise UserError(
-            f"{key_metric} is not a number for any checkpoint in {directory}, so there is no best "
-            "one: the model gives every example the same output (lower --learning_rate, or train "
-            "longer), or the labels of the development set are all the same"
+            f"{key_metric} is no number for any checkpoint in {directory}: the model gives every "
+            "example one output (lower --learning_rate), or all labels of the examples are the same"
         )

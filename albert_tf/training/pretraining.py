@@ -146,13 +146,11 @@ def _source_of(config, options, paths, *, may_be_masked):
     if masking is None and masked != paths:
         path = next(path for path in paths if path not in masked)
         raise UserError(
-            f"{path} has nothing to predict: it was made with --masked_lm_prob=0, or by ELECTRA. "
-            "Give --masked_lm_budget, such as 0.15, to mask its records while they are read"
+            f"{path} has no masks: give --masked_lm_budget, such as 0.15, to mask while reading"
         )
     if masking and masked:
         raise UserError(
-            f"--masked_lm_budget={masking.settings.masked_lm_prob}, but the records of {masked[0]} "
-            "are masked. Leave the flag out, or make records with --masked_lm_prob=0"
+            f"{masked[0]} has masks: leave out --masked_lm_budget={masking.settings.masked_lm_prob}"
         )
     if masking:
         schema = unmasked
@@ -185,8 +183,7 @@ def _check_sentence_labels(options, schema, first):
         if schemas.ORDER_LABEL not in record and schemas.stored_name(schema, "input_ids") in record:
             if options.sentence_loss_weight:
                 raise UserError(
-                    f"{path} has no {schemas.ORDER_LABEL}, as records of --sentence_pairs=none and "
-                    "of ELECTRA: give --sentence_loss_weight=0"
+                    f"{path} has no {schemas.ORDER_LABEL}: give --sentence_loss_weight=0"
                 )
             schema.pop(schemas.ORDER_LABEL, None)
 
@@ -196,8 +193,7 @@ def _check_boundary(first):
     for path, record in first.items():
         if "token_boundary" not in record:
             raise UserError(
-                f"{path} does not say where words begin (token_boundary), as records of ELECTRA: "
-                "give --do_whole_word_mask=false"
+                f"{path} has no token_boundary (where words begin): give --do_whole_word_mask=false"
             )
 
 
@@ -249,8 +245,7 @@ class PlateauNotice:
         if loss > self._entropy - _PLATEAU_WIDTH:
             progress.say(
                 f"Warning: the masked-LM loss is still {loss:.2f} after {step} of {self._steps} "
-                "updates. A model that only knows how frequent each piece is has "
-                f"{self._entropy:.2f}. If this lasts, the rate was too high for the batch: start "
+                f"updates; without context, it would be {self._entropy:.2f}. If this lasts, start "
                 "again with a third of --learning_rate, or a longer warm-up"
             )
 
