@@ -161,6 +161,7 @@ def export_checkpoint(given, model):
     import tensorflow as tf
 
     from albert_tf import files, state_files
+    from albert_tf.api import saving
     from albert_tf.checkpoints import name_table, run_directory, source, writers
 
     prefix = given.export_path
@@ -173,16 +174,10 @@ def export_checkpoint(given, model):
         others.append(path)
     vocabulary = model.tokenizer and files.read_bytes(model.tokenizer.path)
     if vocabulary:
-        name = "spiece.model" if model.tokenizer.is_sentencepiece else "vocab.txt"
-        copy = os.path.join(directory, name)
-        copy = copy if "://" in copy else os.path.abspath(copy)
-        record, digest = model.folder.settings, files.sha256(model.tokenizer.path)
-        settings = run_directory.RunSettings(
-            flags=record.flags if record and model.folder.task else {},
-            config=model.config.to_dict(),
-            text=(record.text if record else {}) | model.tokenizer.casing,
-            vocabulary=run_directory.Vocabulary(source.vocabulary_flag(name), copy, digest),
-        )
+        record = model.folder.settings
+        flags = record.flags if record and model.folder.task else {}
+        text = record.text if record else {}
+        settings = saving.settings_of(directory, model.tokenizer, model.config, flags, text)
         settings_file = os.path.join(directory, run_directory.SETTINGS)
         extra[settings_file] = state_files.text(settings)
         if files.read_text(settings_file) not in ("", extra[settings_file]):
@@ -197,7 +192,7 @@ def export_checkpoint(given, model):
     if not tf.io.gfile.exists(path):
         extra[path] = model.config.to_json_string()
     if vocabulary:
-        with files.writing(copy) as file:
+        with files.writing(settings.vocabulary.path) as file:
             file.write(vocabulary)
     for name, text in extra.items():
         if text:
