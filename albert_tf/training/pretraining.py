@@ -139,9 +139,14 @@ def _source_of(config, options, paths, *, may_be_masked):
         ids = schemas.stored_name(schema, "input_ids")
         pieces += (_pieces_to_predict(record, ids) for record in records)
     boundary = {"token_boundary": schema.pop("token_boundary")}  # the model does not read it
-    _check_sentence_labels(options, schema, first)
+    order = {schemas.ORDER_LABEL: schema.pop(schemas.ORDER_LABEL)}
     unmasked = {name: schema[name] for name in schema if not name.startswith("masked_lm_")}
     record_files.check_records(first, unmasked, _record_flags(unmasked))
+    path = _first_without(schemas.ORDER_LABEL, first)
+    if path and options.sentence_loss_weight:
+        raise UserError(f"{path} has no {schemas.ORDER_LABEL}: give --sentence_loss_weight=0")
+    if not path:
+        schema, unmasked = schema | order, unmasked | order
     masking = None if may_be_masked and masked == paths else options.masking
     if masking is None and masked != paths:
         path = next(path for path in paths if path not in masked)
@@ -156,7 +161,11 @@ def _source_of(config, options, paths, *, may_be_masked):
         schema = unmasked
         if masking.settings.do_whole_word_mask:
             schema |= boundary
-            _check_boundary(first)
+            if path := _first_without("token_boundary", first):
+                raise UserError(
+                    f"{path} has no token_boundary (where words begin): give "
+                    "--do_whole_word_mask=false"
+                )
         found = first[paths[0]][schemas.stored_name(schema, "input_ids")].int64_list.value[0]
         if found != masking.special_ids.cls:
             raise UserError(
@@ -168,33 +177,9 @@ def _source_of(config, options, paths, *, may_be_masked):
     return _Source(paths, schema, masking, scipy.special.entr(counts / counts.sum()).sum())
 
 
-def _check_sentence_labels(options, schema, first):
-    """Leaves the label of the sentence loss out of a schema if a file does not have it.
-
-    Args:
-        options: options.Pretraining.
-        schema: dict from feature name to `FeatureSpec`.
-        first: dict from path to the first of the `record_files.first_records`.
-
-    Raises:
-        UserError: the sentence loss needs it.
-    """
-    for path, record in first.items():
-        if schemas.ORDER_LABEL not in record and schemas.stored_name(schema, "input_ids") in record:
-            if options.sentence_loss_weight:
-                raise UserError(
-                    f"{path} has no {schemas.ORDER_LABEL}: give --sentence_loss_weight=0"
-                )
-            schema.pop(schemas.ORDER_LABEL, None)
-
-
-def _check_boundary(first):
-    """Raises UserError if records do not say where words begin; `first` as above."""
-    for path, record in first.items():
-        if "token_boundary" not in record:
-            raise UserError(
-                f"{path} has no token_boundary (where words begin): give --do_whole_word_mask=false"
-            )
+def _first_without(name, first):
+    """The first path whose record lacks a feature, or None; `first` is a dict of path -> record."""
+    return next((path for path, record in first.items() if name not in record), None)
 
 
 def _is_masked(features):
