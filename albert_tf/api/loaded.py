@@ -361,9 +361,7 @@ class Loaded:
 
     def _check_finetuned(self):
         if self._task is None:
-            raise UserError(
-                f"{self.checkpoint} is not fine-tuned: give the directory of a fine-tuning"
-            )
+            raise UserError(f"{self.checkpoint} is not fine-tuned: give a model that is")
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -454,7 +452,7 @@ class Loaded:
         """Raises UserError if the model lacks a head, `masked_lm` or `sentence_order`."""
         if not hasattr(self.model, head) or head in self._absent:
             raise UserError(
-                f"{method} needs a pre-trained model: {self.checkpoint} has no head {head}"
+                f"{method} needs a {head.replace('_', '-')} head, which {self.checkpoint} lacks"
             )
 
     def _run(self, arrays, function=None, *options):

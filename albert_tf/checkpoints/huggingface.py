@@ -122,7 +122,7 @@ def read_task(directory, outputs):
             return "multi_label"
         if problem not in ("regression", _ONE_LABEL) or (problem == "regression" and outputs > 1):
             raise UserError(
-                f"{directory}/{CONFIG} has {outputs} outputs of an unknown problem_type {problem!r}"
+                f"{directory}/{CONFIG}: no task has problem_type {problem!r} with {outputs} outputs"
             )
         return "regression" if problem == "regression" else "tsv"
     return next((task for task, name in _OF_TASK.items() if name == names[0]), None)

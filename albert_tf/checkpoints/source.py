@@ -89,9 +89,7 @@ class Source:
         """
         for found in self.vocabularies():
             if len(found) > 1:
-                raise UserError(
-                    f"there are several vocabularies: {', '.join(found)}. Keep one of them"
-                )
+                raise UserError(f"keep one of the vocabularies {', '.join(found)}")
             if found:
                 return found[0]
         return None

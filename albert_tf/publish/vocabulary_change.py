@@ -48,13 +48,10 @@ def compare(old, new):
             piece.
     """
     if old.is_sentencepiece != new.is_sentencepiece:
-        kinds = [
-            "a SentencePiece model" if tokenizer.is_sentencepiece else "a WordPiece vocabulary"
-            for tokenizer in (new, old)
-        ]
+        kinds = "WordPiece vocabulary", "SentencePiece model"
         raise UserError(
-            f"{new.path} is {kinds[0]}, and the model has {kinds[1]}, {old.path}: give a "
-            "vocabulary of the same kind"
+            f"{new.path} is a {kinds[new.is_sentencepiece]}: give a {kinds[old.is_sentencepiece]}, "
+            f"as {old.path} of the model is one"
         )
     if old.clean_up != new.clean_up:
         raise UserError(

@@ -195,9 +195,7 @@ def check_same_flags(strategy, flags):
             f"--{flag}: " + ", ".join(f"{of[flag]} ({worker})" for worker, of in given.items())
             for flag in different
         )
-        raise UserError(
-            f"the workers were given different flags: {values}. Start all with the same ones"
-        )
+        raise UserError(f"give all workers the same flags. Received: {values}")
 
 
 def check_batch_size(strategy, batch_size, flag, accumulation=1):

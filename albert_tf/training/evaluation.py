@@ -280,9 +280,7 @@ def check_metric(name, names):
     """
     if name not in names:
         shown = sorted(other for other in names if not other.startswith("count_"))
-        raise UserError(
-            f"--best_metric={name}: there is no such metric; there are {', '.join(shown)}"
-        )
+        raise UserError(f"--best_metric={name} is none of the metrics {', '.join(shown)}")
 
 
 def sign_of(name):

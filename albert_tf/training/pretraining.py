@@ -151,11 +151,12 @@ def _source_of(config, options, paths, *, may_be_masked):
     if masking is None and masked != paths:
         path = next(path for path in paths if path not in masked)
         raise UserError(
-            f"{path} has no masks: give --masked_lm_budget, such as 0.15, to mask while reading"
+            f"{path} has no masks (--masked_lm_prob=0): give --masked_lm_budget, such as 0.15"
         )
     if masking and masked:
         raise UserError(
             f"{masked[0]} has masks: leave out --masked_lm_budget={masking.settings.masked_lm_prob}"
+            ", or make records with --masked_lm_prob=0"
         )
     if masking:
         schema = unmasked
