@@ -44,8 +44,7 @@ def check_flags(given):
     name = given.checkpoint_name
     if os.path.isabs(name) or os.path.normpath(name).split(os.sep)[0] == os.pardir:
         raise UserError(
-            f"--checkpoint_name={name} leads out of --albert_directory: give the name of a "
-            "checkpoint in it"
+            f"--checkpoint_name={name} leads out of --albert_directory: give a name in it"
         )
     flag_groups.check_albert_directory(given)
 
@@ -60,8 +59,7 @@ def check_prefix(prefix):
     directory, name = os.path.split(prefix)
     if not name or tf.io.gfile.isdir(prefix) or "[" in name:
         raise UserError(
-            f"--export_path={prefix} is not the prefix of a checkpoint: give one such as "
-            "DIR/model.ckpt-best"
+            f"--export_path={prefix} is no prefix of a checkpoint, such as DIR/model.ckpt-best"
         )
     if run_directory.exists(prefix):
         raise UserError(f"--export_path={prefix} exists already. Choose another name")
@@ -136,7 +134,7 @@ def read_weights(model):
 
 def task_files(folder):
     """Files next to a fine-tuned checkpoint, its task and threshold: name -> text, or ""."""
-    from albert_tf import files, state
+    from albert_tf import files, state_files
     from albert_tf.checkpoints import run_directory
     from albert_tf.tasks import multi_label
     from albert_tf.tasks.squad import squad
@@ -148,8 +146,8 @@ def task_files(folder):
     if folder.task and folder.task.scale:  # the written head has it
         count = len(folder.task.scale[0])
         plain = dataclasses.replace(folder.task, scale=((0.0,) * count, (1.0,) * count))
-        found[run_directory.TASK] = state.text(plain)
-    return found | {run_directory.THRESHOLD: state.text(threshold) if threshold else ""}
+        found[run_directory.TASK] = state_files.text(plain)
+    return found | {run_directory.THRESHOLD: state_files.text(threshold) if threshold else ""}
 
 
 def export_checkpoint(given, model):
@@ -162,7 +160,8 @@ def export_checkpoint(given, model):
     """
     import tensorflow as tf
 
-    from albert_tf import files, state
+    from albert_tf import files, state_files
+    from albert_tf.api import saving
     from albert_tf.checkpoints import name_table, run_directory, source, writers
 
     prefix = given.export_path
@@ -175,32 +174,25 @@ def export_checkpoint(given, model):
         others.append(path)
     vocabulary = model.tokenizer and files.read_bytes(model.tokenizer.path)
     if vocabulary:
-        name = "spiece.model" if model.tokenizer.is_sentencepiece else "vocab.txt"
-        copy = os.path.join(directory, name)
-        copy = copy if "://" in copy else os.path.abspath(copy)
-        record, digest = model.folder.settings, files.sha256(model.tokenizer.path)
-        settings = run_directory.RunSettings(
-            flags=record.flags if record and model.folder.task else {},
-            config=model.config.to_dict(),
-            text=(record.text if record else {}) | model.tokenizer.casing,
-            vocabulary=run_directory.Vocabulary(source.vocabulary_flag(name), copy, digest),
-        )
+        record = model.folder.settings
+        flags = record.flags if record and model.folder.task else {}
+        text = record.text if record else {}
+        settings = saving.settings_of(directory, model.tokenizer, model.config, flags, text)
         settings_file = os.path.join(directory, run_directory.SETTINGS)
-        extra[settings_file] = state.text(settings)
+        extra[settings_file] = state_files.text(settings)
         if files.read_text(settings_file) not in ("", extra[settings_file]):
             others.append(settings_file)
         found = itertools.chain.from_iterable(source.Source(directory).vocabularies())
         others += [path for path in found if files.read_bytes(path) != vocabulary]
     if others:
         raise UserError(
-            f"--export_path={prefix}: {others[0]} belongs to another model. Choose another "
-            "directory"
+            f"--export_path={prefix}: {others[0]} is of another model. Choose another directory"
         )
     tensors = read_weights(model)
     if not tf.io.gfile.exists(path):
         extra[path] = model.config.to_json_string()
     if vocabulary:
-        with files.writing(copy) as file:
+        with files.writing(settings.vocabulary.path) as file:
             file.write(vocabulary)
     for name, text in extra.items():
         if text:

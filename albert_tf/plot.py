@@ -50,14 +50,13 @@ def by_pieces(directory, curves):
         UserError: the directory has no run.json, or its batches may have several lengths.
     """
     settings = run_directory.RunDirectory(directory).settings
-    if settings is None:
-        raise UserError(f"--pieces needs {directory}/{run_directory.SETTINGS}, which is not there")
-    if settings.flags.get("length_buckets") or "num_train_steps" not in settings.flags:
+    flags = settings.flags if settings else {}
+    if flags.get("length_buckets") or "num_train_steps" not in flags:
         raise UserError(
-            f"--pieces needs pre-trainings with batches of one length. {directory} was trained "
-            "with --length_buckets or is a fine-tuning"
+            f"--pieces needs pre-trainings without --length_buckets: {directory}/"
+            f"{run_directory.SETTINGS} records none"
         )
-    pieces = settings.flags["train_batch_size"] * settings.flags["max_seq_length"] / 1e6
+    pieces = flags["train_batch_size"] * flags["max_seq_length"] / 1e6
     return {
         kind: {name: ([step * pieces for step in x], y) for name, (x, y) in metrics.items()}
         for kind, metrics in curves.items()

@@ -40,15 +40,13 @@ def guess_config(shapes):
     Raises:
         UserError: the shapes are not those of an ALBERT encoder.
     """
-    try:
-        names = ("word", "token_type", "position")
-        words, types, positions = (shapes[f"bert/embeddings/{name}_embeddings"] for name in names)
-    except KeyError as error:
-        raise UserError(f"there is no {error.args[0]}: this is no encoder of ALBERT") from None
+    names = [f"bert/embeddings/{name}_embeddings" for name in ("word", "token_type", "position")]
     blocks = [match for match in map(_BLOCK.match, shapes) if match]
     kernels = [shape for name, shape in shapes.items() if name.endswith("ediate/dense/kernel")]
-    if not (blocks and kernels):
-        raise UserError("there is no layer: this is no encoder of ALBERT")
+    absent = [name for name in names if name not in shapes]
+    if absent or not (blocks and kernels):
+        raise UserError(f"this is no encoder of ALBERT: there is no {(absent or ['layer'])[0]}")
+    words, types, positions = (shapes[name] for name in names)
     hidden, intermediate = kernels[0]
     return {
         "vocab_size": words[0],

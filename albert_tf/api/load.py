@@ -66,8 +66,7 @@ def load(
         raise UserError(f"batch_size must be an int of at least 1. Received: {batch_size!r}")
     if not isinstance(config, AlbertConfig | None):
         raise UserError(
-            "config must be an AlbertConfig, such as AlbertConfig.from_json_file(path) returns. "
-            f"Received: {config!r:.80}"
+            f"config must be an AlbertConfig, as from_json_file gives it. Received: {config!r:.80}"
         )
     vocabularies = {"spm_model_file": spm_model_file or "", "vocab_file": vocab_file or ""}
     for name, given in ({"path": path} | vocabularies).items():

@@ -175,8 +175,7 @@ class Loaded:
         is_whole = isinstance(top_k, numbers.Integral)
         if not is_whole or not 1 <= top_k <= self.config.vocab_size:
             raise UserError(
-                f"top_k must lie between 1 and vocab_size={self.config.vocab_size}. "
-                f"Received: {top_k!r}"
+                f"top_k must be from 1 to vocab_size={self.config.vocab_size}. Received: {top_k!r}"
             )
         features, counts = masked_text.features(self.tokenizer, texts, self.max_seq_length)
         outputs = self._run(features, masked_text.fill, top_k)
@@ -362,10 +361,7 @@ class Loaded:
 
     def _check_finetuned(self):
         if self._task is None:
-            raise UserError(
-                f"{self.checkpoint} is not fine-tuned, so it predicts nothing: use fill_mask, "
-                "sentence_order or embed, or give the directory of a fine-tuning"
-            )
+            raise UserError(f"{self.checkpoint} is not fine-tuned: give a model that is")
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -392,9 +388,8 @@ class Loaded:
                 missing.append(name)
         if missing:
             raise UserError(
-                f"the table has no column {', '.join(missing)}; it has "
-                f"{', '.join(map(str, table.columns))}: give a column, such as "
-                f"predict(table[{str(table.columns[0])!r}])"
+                f"the table has no column {', '.join(missing)}: give predict(table[...]) one of "
+                f"{', '.join(map(str, table.columns))}"
             )
         return found
 
@@ -432,8 +427,7 @@ class Loaded:
         is_list = isinstance(found, list | tuple)
         if are_options and not is_list:
             raise UserError(
-                "options must be a list of str for each question. Received: "
-                f"{type(value).__name__} {value!r:.80}"
+                f"options must be a list of str for each question. Received: {value!r:.80}"
             )
         if are_options or (is_list and found and all(map(self._is_words, found))):
             return found
@@ -458,8 +452,7 @@ class Loaded:
         """Raises UserError if the model lacks a head, `masked_lm` or `sentence_order`."""
         if not hasattr(self.model, head) or head in self._absent:
             raise UserError(
-                f"{self.checkpoint} has no {head.replace('_', '-')} head, which {method} needs: "
-                "load a pre-trained model"
+                f"{method} needs a {head.replace('_', '-')} head, which {self.checkpoint} lacks"
             )
 
     def _run(self, arrays, function=None, *options):

@@ -35,13 +35,10 @@ def features(tokenizer, texts, max_length):
         places.append([1 + place for place, id_ in enumerate(row) if id_ == special_ids.mask])
         if not places[-1] or len(places[-1]) < ids.count(special_ids.mask):
             if MASK not in text:
-                raise UserError(
-                    f"fill_mask: a text has no {MASK}: write it in place of a word, in capitals. "
-                    f"Received: {text:.80}"
-                )
+                raise UserError(f"a text needs {MASK} in place of a word. Received: {text:.80}")
             raise UserError(
-                f"a text of {len(ids)} tokens has a {MASK} beyond the first {max_length - 2}, "
-                f"which fit into max_seq_length={max_length}: shorten it. It begins: {text:.80}"
+                f"a text has a {MASK} beyond the first {max_length - 2} tokens, which fit into "
+                f"max_seq_length={max_length}: shorten it. It begins: {text:.80}"
             )
         rows.append(row)
     packed = sequences.pack_segments(rows, [None] * len(rows), special_ids, max_length)

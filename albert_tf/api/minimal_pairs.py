@@ -109,16 +109,13 @@ def read(paths, pairs_per_paradigm=0):
             uid = str(values.get("UID") or name)
             if not values.get("UID") and unnamed.setdefault(name, path) != path:
                 raise UserError(
-                    f"{path} and {unnamed[name]} would be one paradigm {name!r}: rename one of the "
-                    "files, or give their pairs a UID"
+                    f"{path} and {unnamed[name]} would be one paradigm {name!r}: rename one"
                 )
             if uid not in paradigms:
                 names = {"UID": uid} | {key: str(values.get(key) or "") for key in GROUPS.values()}
                 for key, text in names.items():
                     if text.splitlines() not in ([], [text]):  # names of columns and of curves
-                        raise UserError(
-                            f"{places[0]}: {key} has a line end. Received: {text!r:.80}"
-                        )
+                        raise UserError(f"{places[0]}: {key} has a line end: {text!r:.80}")
                     json_file.field(names, key, str, places[0])
                 paradigms[uid] = Paradigm(*names.values())
             paradigm = paradigms[uid]
@@ -146,8 +143,7 @@ def _unnamed_pairs(table):
     """As `_pairs`, of a table without names: a tab stands between the sentences, or a line end."""
     if len(table.first) > (2 if table.form.separator == "\t" else 1):
         raise UserError(
-            f"{table.path}: a table needs the names {' and '.join(KEYS)} in its first line. "
-            f"Received: {', '.join(table.first)}"
+            f"{table.path} needs columns {' and '.join(KEYS)}. Received: {', '.join(table.first)}"
         )
     if len(table.first) == 2:
         for row in table.take((0, 1)).rows:
@@ -156,10 +152,7 @@ def _unnamed_pairs(table):
     rows = table.take((0,)).rows
     for good, bad in itertools.zip_longest(rows[::2], rows[1::2]):
         if bad is None or bad.line != good.line + 1:
-            raise UserError(
-                f"{good.place}: a pair takes two lines, first the good sentence; there are "
-                f"{len(rows)} lines with text"
-            )
+            raise UserError(f"{good.place}: a pair takes two lines, first the good sentence")
         yield (good.line, bad.line), dict(zip(KEYS, good.values + bad.values, strict=True))
 
 
@@ -225,8 +218,7 @@ def evaluate(loaded, paradigms, method, path=None):
         known, count = results[paradigm.name], len(paradigm.sentences) // 2
         if not 0 <= known.correct <= known.pairs <= count:
             raise UserError(
-                f"{path} is damaged: {known.correct} of {known.pairs} pairs of {paradigm.name} are "
-                f"correct, and there are {count}. Delete it"
+                f"{path} is damaged ({known.correct} of {known.pairs} pairs are correct): delete it"
             )
     of_model = functools.partial(scoring.log_probs, loaded.model)
     predict = Predictor(tf.distribute.get_strategy(), of_model, shows_progress=False)
@@ -260,8 +252,7 @@ def _read_results(path, settings):
         if found.get(name) != settings[name]:
             what = f"--method={found.get(name)}" if name == "method" else f"other {name}"
             raise UserError(
-                f"{path} holds metrics of {found.get('model')} with {what}: delete it, or give "
-                "another --output_file"
+                f"{path} was made with {what} by {found.get('model')}: give another --output_file"
             )
     return {name: state_files.typed(values, Result, name) for name, values in known.items()}
 

@@ -41,10 +41,31 @@ def kind_of(model, labels):
     kind = FinetunedTask(name, labels, scale and tuple(map(tuple, scale)))
     if kind.num_outputs != outputs:
         raise UserError(
-            f"the model has {outputs} outputs: give the label of each as labels=[...]. Received: "
-            f"{labels and list(labels)}"
+            f"labels must name the {outputs} outputs of the model. Received: {labels!r:.80}"
         )
     return kind
+
+
+def settings_of(directory, tokenizer, config, flags, text):
+    """The RunSettings of a model whose vocabulary is copied into its directory.
+
+    Args:
+        directory: str.
+        tokenizer: FullTokenizer.
+        config: AlbertConfig.
+        flags: dict, of RunSettings.
+        text: dict, of RunSettings; the casing is that of the tokenizer.
+    """
+    name = "spiece.model" if tokenizer.is_sentencepiece else "vocab.txt"
+    path = os.path.join(directory if "://" in directory else os.path.abspath(directory), name)
+    return run_directory.RunSettings(
+        flags=flags,
+        config=config.to_dict(),
+        text=text | tokenizer.casing,
+        vocabulary=run_directory.Vocabulary(
+            source.vocabulary_flag(name), path, files.sha256(tokenizer.path)
+        ),
+    )
 
 
 def save(directory, model, text, kind, *, task=None, record=None, absent=()):
@@ -63,26 +84,16 @@ def save(directory, model, text, kind, *, task=None, record=None, absent=()):
         UserError: the directory is not empty or cannot be written.
     """
     if getattr(task, "reads_cls", False):
-        raise UserError(
-            "save: the model reads at [CLS] that there is no answer, as those of transformers do, "
-            "and its directory shows this: copy that directory"
-        )
+        raise UserError("save: a SQuAD model of transformers needs its files: copy the directory")
     if os.path.isdir(directory) and os.listdir(directory):
         raise UserError(f"save: {directory} is not empty: give a new directory")
     files.check_writable(os.path.dirname(directory.rstrip("/")) or ".", "directory")
-    tokenizer = text.tokenizer
-    name = "spiece.model" if tokenizer.is_sentencepiece else "vocab.txt"
-    path = os.path.join(os.path.abspath(directory), name)
-    flag, sha256 = source.vocabulary_flag(name), files.sha256(tokenizer.path)
-    lengths = tokenizer.casing | {"max_seq_length": text.max_seq_length}
     windows = getattr(model, "windows", 1)
-    cut = {"long_texts": "windows", "max_windows": windows} if windows > 1 else {}
-    settings = run_directory.RunSettings(
-        flags=(record.flags if record and task else {}) | cut,
-        config=model.config.to_dict(),
-        text=(record.text if record and task else {}) | lengths,
-        vocabulary=run_directory.Vocabulary(flag, path, sha256),
-    )
+    flags = {"long_texts": "windows", "max_windows": windows} if windows > 1 else {}
+    lengths = {"max_seq_length": text.max_seq_length}
+    if record and task:
+        flags, lengths = record.flags | flags, record.text | lengths
+    settings = settings_of(directory, text.tokenizer, model.config, flags, lengths)
     left_out = {each for part in absent for each in name_table.PARTS[part]}
     named = name_table.named_variables(model).items()
     tensors = {name: variable.numpy() for name, variable in named if name not in left_out}
@@ -90,8 +101,8 @@ def save(directory, model, text, kind, *, task=None, record=None, absent=()):
         folder = run_directory.RunDirectory(temporary)
         writers.write(folder.file(run_directory.BEST), tensors, "tf2")
         files.write_text(folder.file(CONFIG_FILE), model.config.to_json_string())
-        with files.writing(folder.file(name)) as file:
-            file.write(files.read_bytes(tokenizer.path))
+        with files.writing(folder.file(os.path.basename(settings.vocabulary.path))) as file:
+            file.write(files.read_bytes(text.tokenizer.path))
         state_files.write(folder.file(run_directory.SETTINGS), settings)
         if kind:
             folder.write_task(kind)

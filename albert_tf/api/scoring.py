@@ -66,11 +66,8 @@ def pieces_of(tokenizer, texts, max_length, places=None):
         pieces = tokenizer.tokenize(text)
         if not 0 < len(pieces) <= most:
             place = places[number] if places else f"text {number + 1}"
-            if not pieces:
-                raise UserError(f"{place} is empty: a score needs at least one token")
             raise UserError(
-                f"{place} has {len(pieces)} tokens, but max_seq_length={max_length} has room for "
-                f"{most}: shorten it or split it. It begins: {text:.80}"
+                f"{place} has {len(pieces)} tokens: max_seq_length={max_length} takes 1 to {most}"
             )
         ids.append(np.array(tokenizer.convert_tokens_to_ids(pieces), np.int32))
         if tokenizer.is_sentencepiece:

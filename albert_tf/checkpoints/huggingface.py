@@ -122,9 +122,7 @@ def read_task(directory, outputs):
             return "multi_label"
         if problem not in ("regression", _ONE_LABEL) or (problem == "regression" and outputs > 1):
             raise UserError(
-                f"{os.path.join(directory, CONFIG)} has problem_type {problem!r} with {outputs} "
-                f'outputs: only one score ("regression") or one label for each text '
-                f'("{_ONE_LABEL}") can be predicted'
+                f"{directory}/{CONFIG}: no task has problem_type {problem!r} with {outputs} outputs"
             )
         return "regression" if problem == "regression" else "tsv"
     return next((task for task, name in _OF_TASK.items() if name == names[0]), None)
@@ -184,16 +182,14 @@ def check_tokenizer(directory, vocabulary):
     for name, value in others.items():
         path = os.path.join(directory, TOKENIZER_CONFIG)
         raise UserError(
-            f"{path} has {name}={json.dumps(value)}, which albert_tf cannot do: its tokenizer "
-            "would make other pieces than the model was trained with. Use transformers for it"
+            f"{path} has {name}={json.dumps(value)}, which albert_tf cannot do: use transformers"
         )
     seen = set()
     lines = files.read_text(vocabulary).rstrip("\r\n").split("\n")
     for number, line in enumerate(lines, 1):
         if line in seen:
             raise UserError(
-                f"{vocabulary}, line {number} repeats {line!r}, which has two ids in transformers "
-                "and one here. Replace the first of them by a token that no text has"
+                f"{vocabulary}, line {number} repeats {line!r}: write an unused token for the first"
             )
         seen.add(line)
 
@@ -204,10 +200,7 @@ def _default_labels(count):
 
 def _our_activation(theirs):
     if theirs == "gelu":
-        logging.warning(
-            'hidden_act "gelu" of transformers is the exact form; the tanh form is used, with '
-            "which the released models were trained"
-        )
+        logging.warning('hidden_act "gelu" is read as "gelu_new", the form of the released models')
         return "gelu"
     ours = {value: key for key, value in _ACTIVATIONS.items()} | {"gelu_pytorch_tanh": "gelu"}
     check_choice("hidden_act", theirs, ours)
@@ -248,21 +241,17 @@ def check_expressible(config):
     """
     if config.embedding_size == config.hidden_size:
         raise UserError(
-            f"transformers always maps embeddings to the hidden size, and with embedding_size = "
-            f"hidden_size = {config.hidden_size} this model has no such mapping"
+            f"transformers maps embeddings also with embedding_size = hidden_size = "
+            f"{config.hidden_size}, and ALBERT does not"
         )
     layers, groups = range(config.num_hidden_layers), config.num_attention_groups
     if any(config.attention_group(layer) != config.ffn_group(layer) for layer in layers):
-        raise UserError(
-            "transformers shares attention and feed-forward parameters over the same layers, and "
-            f"not as parameter_sharing={config.parameter_sharing!r} does"
-        )
+        raise UserError(f"transformers has no parameter_sharing={config.parameter_sharing!r}")
     for layer in layers:
         ours, theirs = config.attention_group(layer), int(layer / (len(layers) / groups))
         if ours != theirs:
             raise UserError(
-                f"transformers takes group {theirs} for layer {layer} of {len(layers)} in "
-                f"{groups} groups, and the original's rounding gives group {ours}"
+                f"transformers has group {theirs} of {groups} in layer {layer}, and ALBERT {ours}"
             )
 
 

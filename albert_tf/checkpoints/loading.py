@@ -104,23 +104,22 @@ def load_all(path, named, reads_pooler=True):
     report = load(path, named, reads_pooler=reads_pooler)
     absent = report.not_loaded
     if {*absent} - {*name_table.POOLER}:
-        raise UserError(
-            f"{path} lacks {', '.join(absent)}: it can be neither evaluated nor exported"
-        )
+        raise UserError(f"{path} lacks {', '.join(absent)}: give a complete checkpoint")
     check_fit(report)
     return report
 
 
-def check_fit(report):
+def check_fit(report, wrong=()):
     """Raises UserError if a checkpoint holds variables of an encoder that the model does not have.
 
     Args:
         report: Report.
+        wrong: sequence of str, other variables that do not fit.
     """
-    if report.without_place:
+    names = [*wrong, *report.without_place]
+    if names:
         raise UserError(
-            f"{report.prefix} holds variables that the config has no place for, so it belongs to "
-            f"another config: {', '.join(report.without_place)}"
+            f"{report.prefix} is of another config: this one has no place for {', '.join(names)}"
         )
 
 
@@ -150,17 +149,12 @@ def restore(prefix, state, optional=None):
     same = {name: name for name in state}
     report = _compare(reader, _shapes(state), same)
     missing = report.missing
-    if missing and missing == tuple(filter(name_table.is_slot, state)):
-        raise WeightsOnlyError(
-            f"training cannot resume from {prefix}: it holds only weights, without the moments of "
-            "the optimizer. To start from them, give it as --init_checkpoint and another "
-            "--output_dir"
-        )
     if missing:
-        raise UserError(
+        only_weights = missing == tuple(filter(name_table.is_slot, state))
+        raise (WeightsOnlyError if only_weights else UserError)(
             f"training cannot resume from {prefix}: it lacks {len(missing)} of {len(state)} "
             f"variables ({', '.join(missing[:3])}{', ...' if missing[3:] else ''}). To start from "
-            "only its weights, give it as --init_checkpoint and another --output_dir"
+            "its weights, give it as --init_checkpoint, and another --output_dir"
         )
     if report.wrong_shape:
         name, shape, wanted = report.wrong_shape[0]
@@ -194,12 +188,7 @@ def read_weights(path, named):
     shapes |= {name: reader.shapes[name] for name in sorted(heads & reader.shapes.keys())}
     report = _compare(reader, shapes, {name: name for name in shapes})
     _check_weights(report)
-    wrong = [name for name, _, _ in report.wrong_shape] + report.without_place
-    if wrong:
-        raise UserError(
-            f"{reader.prefix} does not belong to this config, which has no place for "
-            f"{', '.join(wrong)}. Check the config"
-        )
+    check_fit(report, [name for name, _, _ in report.wrong_shape])
     return {name: _read_weight(reader, name) for name in report.loaded}, report
 
 
@@ -229,15 +218,13 @@ def _read_weight(reader, name):
     dtype = tf.as_dtype(value.dtype)
     if not dtype.is_floating:
         raise UserError(
-            f"{name} in {reader.prefix} is of type {dtype.name}, and weights are floating-point "
-            "numbers: give another checkpoint"
+            f"{name} in {reader.prefix} is of type {dtype.name} and so no weight: give another file"
         )
     with np.errstate(over="ignore"):  # a float64 beyond float32 becomes infinite
         value = value.astype(np.float32)
     if not np.isfinite(value).all():
         raise UserError(
-            f"{name} in {reader.prefix} holds nan or infinite values, so training had diverged "
-            "when it was saved: give an earlier checkpoint, or delete this one"
+            f"{name} in {reader.prefix} holds nan or infinite values: give an earlier checkpoint"
         )
     return value
 
@@ -249,9 +236,8 @@ def _read_whole_number(reader, name):
     number = value.item() if value.size == 1 and (dtype.is_integer or dtype.is_floating) else -1
     if value.ndim or not (0 <= number < 2**63 and number == int(number)):
         raise UserError(
-            f"{name} in {reader.prefix} must be one whole number of at least 0. "
-            f"Received: {str(value)[:80]}, of type {dtype.name}, shape "
-            f"{list(value.shape)}. Give another checkpoint"
+            f"{name} in {reader.prefix} must be a whole number of at least 0. Received: "
+            f"{str(value)[:80]} of type {dtype.name}, shape {list(value.shape)}"
         )
     return int(number)
 
@@ -298,12 +284,9 @@ def _check_weights(report, reads_pooler=True):
     has_masked_lm = not {*name_table.HEAD_NAMES["masked_lm"]}.isdisjoint(report.loaded)
     if has_masked_lm and readers.DECODER in report.unused:
         raise UserError(
-            f"{report.prefix} has output weights of its own: {readers.DECODER} differs from the "
-            "word embeddings, and in ALBERT the two are the same, so masked LM would predict "
-            "something else. Fine-tuning can start from it (run_classifier.py and others). For "
-            "anything else, leave the weights out in transformers: set "
-            "model.config.tie_word_embeddings = True, call model.tie_weights(), save it, and go on "
-            "with pre-training, because its head does not fit any more"
+            f"{report.prefix} has output weights of its own, {readers.DECODER}, and ALBERT takes "
+            "the word embeddings: start a fine-tuning from it, or set tie_word_embeddings = True "
+            "in transformers, call model.tie_weights(), save it, and go on with pre-training"
         )
 
 
@@ -316,9 +299,8 @@ def _check_encoder_complete(report, reads_pooler):
         if not (reads_pooler or has_order):
             return
         raise UserError(
-            f"{report.prefix} has no pooler, and this model needs one: transformers saves none "
-            "with its masked-LM, token-classification and question-answering classes. Give a "
-            "directory that AlbertModel or AlbertForPreTraining saved"
+            f"{report.prefix} has no pooler, which this model needs: give a directory that "
+            "AlbertModel or AlbertForPreTraining of transformers saved"
         )
     if not missing and not reshaped:
         return
@@ -330,11 +312,7 @@ def _check_encoder_complete(report, reads_pooler):
     lines += [f"  missing: {name}" for name in missing]
     lines += [f"  shape {shape} in the file, {want} here: {name}" for name, shape, want in reshaped]
     from_group0 = [name for name in missing if name_table.in_group0(name) in report.loaded]
+    remedy = "Check that --albert_config_file belongs to this checkpoint."
     if missing == from_group0 and not reshaped:
-        lines.append(
-            "To fill every parameter group from group 0, give --init_from_group0 "
-            "(run_pretraining.py only)."
-        )
-    else:
-        lines.append("Check that --albert_config_file belongs to this checkpoint.")
-    raise UserError("\n".join(lines))
+        remedy = "run_pretraining.py --init_from_group0 fills every parameter group from group 0."
+    raise UserError("\n".join([*lines, remedy]))

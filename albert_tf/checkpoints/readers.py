@@ -190,16 +190,14 @@ class SafetensorsReader:
         sizes = self.shapes.get(name_table.MAPPING_KERNEL, [])
         if len(set(sizes)) == 1:
             raise UserError(
-                f"{path} has an embedding projection although embedding_size and hidden_size are "
-                f"both {sizes[0]}, which is not supported"
+                f"{path} maps embeddings of embedding_size=hidden_size={sizes[0]}, unlike ALBERT"
             )
 
     def __getitem__(self, name):
         entry = self._entries[name]
         if entry["dtype"] not in _DTYPES:
             raise UserError(
-                f"cannot read {name} of {self.prefix}: its type is {entry['dtype']}, and weights "
-                f"are of {', '.join(_DTYPES)}"
+                f"{name} of {self.prefix} has type {entry['dtype']} and not {', '.join(_DTYPES)}"
             )
         array = np.frombuffer(entry["data"], _DTYPES[entry["dtype"]]).reshape(entry["shape"])
         array = array.astype(np.float32)
@@ -213,8 +211,7 @@ def _renamed(found, rename, path):
         new = rename(name)
         if entries.setdefault(new, entry) != entry:
             raise UserError(
-                f"{path} has two tensors with different values for {new}: {name} is one of them, "
-                "and nothing tells which is right. Leave one of the two out"
+                f"{path} has two values of {new}, one of them as {name}: leave the wrong one out"
             )
     return entries
 

@@ -86,8 +86,7 @@ def _find_in_directory(directory):
             return other
         raise UserError(
             f"{directory} holds no checkpoint: looked for *.index, model.safetensors and "
-            "variables. Give another directory, or the prefix of a checkpoint"
-            f"{models.hint(directory)}"
+            f"variables. Give the directory or prefix of a checkpoint{models.hint(directory)}"
         )
     found = ", ".join(sorted(os.path.basename(p) for p in prefixes))
     raise UserError(
@@ -177,8 +176,7 @@ def latest_in(directory):
     latest = numbered[-1][1]
     if named is not None:
         _warn_once(
-            f"{os.path.join(directory, _STATE)} is damaged or names a checkpoint that is not "
-            f"there: taking the one with the highest step, {latest}"
+            f"{os.path.join(directory, _STATE)} is damaged or names no checkpoint: taking {latest}"
         )
     return latest
 
@@ -459,8 +457,7 @@ class RunDirectory:
         match = _BEST_STATE.fullmatch(text.strip())
         if not match or not math.isfinite(float(match[3])):
             raise UserError(
-                f"{path} must read global_step:best_step:best_value. Received: {text[:80]!r}. "
-                "Delete it, and the checkpoints that are there are evaluated again"
+                f"{path} is no global_step:best_step:best_value, but {text[:80]!r}: delete it"
             )
         return BestState(int(match[1]), int(match[2]), float(match[3]))
 
@@ -501,7 +498,6 @@ class RunDirectory:
         prefix = self.trained or (given and find(prefer_best(given)))
         if not prefix:
             raise UserError(
-                f"{self.path} holds no fine-tuned checkpoint: train first, or give one as "
-                "--init_checkpoint"
+                f"{self.path} holds no fine-tuned checkpoint: train, or give --init_checkpoint"
             )
         return prefix

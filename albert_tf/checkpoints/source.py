@@ -78,8 +78,7 @@ class Source:
         if self.settings:
             return self.settings.albert_config
         raise UserError(
-            f"{self.directory} has neither {CONFIG_FILE} nor {huggingface.CONFIG}, so the "
-            "architecture is unknown: put the file there, or give another config"
+            f"{self.directory} has neither {CONFIG_FILE} nor {huggingface.CONFIG}: give the config"
         )
 
     def vocabulary_file(self):
@@ -90,10 +89,7 @@ class Source:
         """
         for found in self.vocabularies():
             if len(found) > 1:
-                raise UserError(
-                    f"{os.path.dirname(found[0])} has several vocabularies: {', '.join(found)}. "
-                    "Keep one of them there"
-                )
+                raise UserError(f"keep one of the vocabularies {', '.join(found)}")
             if found:
                 return found[0]
         return None
@@ -187,9 +183,8 @@ def find(path, takes_exports=False):
         shapes = readers.open_reader(checkpoint).shapes
         if any(name_table.HEAD_NAMES[head][0] in shapes for head in heads):
             raise UserError(
-                f"{found.directory} is an export of a fine-tuned model, which does not record all "
-                "settings of its text: predict with predict.py --saved_model, or give the "
-                "directory of the training"
+                f"{found.directory} is an export of a fine-tuned model: predict with predict.py "
+                "--saved_model, or give the directory of the training"
             )
     return found
 
@@ -365,19 +360,12 @@ def tokenizer_arguments(resolved, found, shown=as_flag):
         recorded = found and found.settings and found.settings.vocabulary
         where = f"{found.directory} holds no vocabulary: " if found else ""
         if recorded:
-            where = (
-                f"{recorded.path}, the vocabulary according to {found.settings_file}, is gone or "
-                "another file now: "
-            )
+            where = f"{recorded.path} of {found.settings_file} is gone or another file now: "
         elif found and tf.io.gfile.exists(os.path.join(found.directory, _TOKENIZER)):
             where = (
-                f"{found.directory} has {_TOKENIZER} as its only vocabulary, and only transformers"
-                " reads that: put spiece.model or vocab.txt of the same model next to it, or "
+                f"{found.directory} has only {_TOKENIZER}: put spiece.model or vocab.txt there, or "
             )
-        raise UserError(
-            f"{where}give {' or '.join(map(shown, VOCABULARY_FLAGS))} (the SentencePiece model, "
-            "such as 30k-clean.model, or vocab.txt)"
-        )
+        raise UserError(f"{where}give {' or '.join(map(shown, VOCABULARY_FLAGS))}")
     casing = {name: resolved.get(name) for name in CASING}
     return {name: resolved.get(name)} | {n: v is None or bool(v) for n, v in casing.items()}
 
@@ -415,8 +403,7 @@ def _config_of_module(directory):
             except UserError as error:
                 raise UserError(f"{path}: {error}. Or give --albert_config_file") from error
     raise UserError(
-        f"the module {directory} has no assets/albert_config.json and does not describe "
-        "its architecture otherwise: give --albert_config_file"
+        f"the module {directory} has no assets/albert_config.json: give --albert_config_file"
     )
 
 
@@ -464,8 +451,7 @@ def _casing_of_module(directory, name):
     value = np.asarray(value)
     if value.size != 1 or value.dtype.kind not in "bi":
         raise UserError(
-            f"{name} in {directory} must be true or false. Received: {str(value)[:80]!r}. "
-            "Give --albert_config_file, --init_checkpoint and the vocabulary in place of the module"
+            f"{name} of {directory} must be true or false. Received: {str(value)[:80]!r}"
         )
     return bool(value.item())
 

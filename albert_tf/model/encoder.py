@@ -416,8 +416,5 @@ class AlbertModel(ConfiguredModel):
             with tf.control_dependencies([check]):
                 return tf.identity(input_ids)
         if length > limit:
-            raise UserError(
-                f"{message} {length} > {limit}. "
-                "Shorten it (--max_seq_length) or use a config with more positions"
-            )
+            raise UserError(f"{message} {length} > {limit}. Shorten it (--max_seq_length)")
         return input_ids

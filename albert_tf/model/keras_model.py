@@ -199,9 +199,9 @@ def required(features, name):
         return features[name]
     received = ", ".join(map(str, features)) if is_mapping else type(features).__name__
     raise UserError(
-        "a model takes a dict of input_ids, input_mask and token_type_ids, as a FullTokenizer "
-        f"returns, and some models more. There is no {name}. Received: {received}. The methods of "
-        "albert_tf.load(path) take texts"
+        f"there is no {name}: a model takes a dict of input_ids, input_mask and token_type_ids, "
+        "as FullTokenizer gives it; the methods of albert_tf.load(path) take texts. "
+        f"Received: {received}"
     )
 
 

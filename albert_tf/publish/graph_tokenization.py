@@ -273,8 +273,7 @@ class _WordPieceMode(tf.Module):
         vocab, lower = tokenizer.vocab, tokenizer.do_lower_case
         if tokenization.UNKNOWN not in vocab:
             raise UserError(
-                f"{tokenizer.path} lacks the piece {tokenization.UNKNOWN}, which stands for words "
-                "that it does not cover; add it as a line of its own"
+                f"{tokenizer.path} lacks {tokenization.UNKNOWN}: add it as a line of its own"
             )
         decomposes = lower and tokenizer.strip_accents
         steps = [Replacement(_cleaned_of_word, lower, decomposes)]

@@ -84,8 +84,7 @@ def _check_sentencepiece(proto):
     found = [fault for fault, is_there in faults.items() if is_there]
     if found:
         raise UserError(
-            f"the SentencePiece model {', '.join(found)}, and the tokenizer that is written for "
-            "transformers follows only those of ALBERT's models (docs/checkpoints.md)"
+            f"the SentencePiece model {', '.join(found)}, unlike ALBERT's (docs/checkpoints.md)"
         )
 
 

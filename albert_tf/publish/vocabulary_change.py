@@ -48,19 +48,15 @@ def compare(old, new):
             piece.
     """
     if old.is_sentencepiece != new.is_sentencepiece:
-        kinds = [
-            "a SentencePiece model" if tokenizer.is_sentencepiece else "a WordPiece vocabulary"
-            for tokenizer in (new, old)
-        ]
+        kinds = "WordPiece vocabulary", "SentencePiece model"
         raise UserError(
-            f"{new.path} is {kinds[0]}, and the model has {kinds[1]}, {old.path}, whose pieces are "
-            "written in another way: give a vocabulary of the model's kind"
+            f"{new.path} is a {kinds[new.is_sentencepiece]}: give a {kinds[old.is_sentencepiece]}, "
+            f"as {old.path} of the model is one"
         )
     if old.clean_up != new.clean_up:
         raise UserError(
             f"the text of {new.path} is cleaned up with {new.clean_up}, and that of the model with "
-            f"{old.clean_up}: train the vocabulary with the model's casing, accents and "
-            "normalization"
+            f"{old.clean_up}: train the vocabulary with the same settings"
         )
     new.special_ids(with_mask="[MASK]" in old.vocab)
     parts = [_parts(piece, old) for piece in new.vocab]

@@ -43,8 +43,7 @@ def create_strategy(name, num_gpus=None, tpu_name=None, tpu_zone=None, gcp_proje
         num_gpus = available
     if not 0 <= num_gpus <= available:
         raise UserError(
-            f"--num_gpus={num_gpus}, but TensorFlow sees {available} GPUs: give at most that many, "
-            "or install TensorFlow with CUDA (docs/gpus.md)"
+            f"--num_gpus={num_gpus}, but TensorFlow sees only {available} GPUs (docs/gpus.md)"
         )
     gpus = [f"device:GPU:{index}" for index in range(num_gpus)]
     return tf.distribute.MirroredStrategy(gpus or ["device:CPU:0"])
@@ -54,10 +53,9 @@ def _create_multi_worker_strategy():
     text = os.environ.get("TF_CONFIG", "")
     if not _describes_cluster(text):
         raise UserError(
-            "--distribution_strategy=multi_worker_mirrored needs TF_CONFIG, which names the "
-            "address of each worker once and says which of them this is, like "
-            '{"cluster": {"worker": ["host1:2222", "host2:2222"]}, '
-            f'"task": {{"type": "worker", "index": 0}}}}. Received: {text[:1000]!r}'
+            "--distribution_strategy=multi_worker_mirrored needs TF_CONFIG, such as "
+            '{"cluster": {"worker": ["host1:2222", "host2:2222"]}, "task": {"type": "worker", '
+            f'"index": 0}}}}. Received: {text[:1000]!r}'
         )
     try:
         return tf.distribute.MultiWorkerMirroredStrategy()
@@ -197,10 +195,7 @@ def check_same_flags(strategy, flags):
             f"--{flag}: " + ", ".join(f"{of[flag]} ({worker})" for worker, of in given.items())
             for flag in different
         )
-        raise UserError(
-            f"the workers were given different flags: {values}. Start all of them with the same "
-            "ones"
-        )
+        raise UserError(f"give all workers the same flags. Received: {values}")
 
 
 def check_batch_size(strategy, batch_size, flag, accumulation=1):
@@ -209,8 +204,7 @@ def check_batch_size(strategy, batch_size, flag, accumulation=1):
     if batch_size < 1 or batch_size % (replicas * accumulation):
         parts = f" times --gradient_accumulation_steps={accumulation}" if accumulation > 1 else ""
         raise UserError(
-            f"--{flag}={batch_size} must be a multiple of the number of replicas ({replicas})"
-            + parts
+            f"--{flag}={batch_size} must be a multiple of the number of replicas, {replicas}{parts}"
         )
 
 

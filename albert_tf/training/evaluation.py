@@ -280,9 +280,7 @@ def check_metric(name, names):
     """
     if name not in names:
         shown = sorted(other for other in names if not other.startswith("count_"))
-        raise UserError(
-            f"--best_metric={name}: there is no such metric; there are {', '.join(shown)}"
-        )
+        raise UserError(f"--best_metric={name} is none of the metrics {', '.join(shown)}")
 
 
 def sign_of(name):
@@ -364,7 +362,6 @@ def check_key_metric(directory, key_metric):
     state = RunDirectory(directory).results
     if state and (state.best_step < 0 or not math.isfinite(state.best)):
         raise UserError(
-            f"{key_metric} is not a number for any checkpoint in {directory}, so there is no best "
-            "one: the model gives every example the same output (lower --learning_rate, or train "
-            "longer), or the labels of the development set are all the same"
+            f"{key_metric} is no number for any checkpoint in {directory}: the model gives every "
+            "example one output (lower --learning_rate), or all labels of the examples are the same"
         )

@@ -147,9 +147,8 @@ def _run_trials(data, config, options, strategy):
             if state == before:
                 note = "\tof an earlier start"
                 print(
-                    f"Trial with seed {seed} was finished before: {key_metric} "
-                    f"{sign * state.best:.4f} is of that start. For a new trial, give another "
-                    "--output_dir or --seed"
+                    f"Trial with seed {seed} was finished before, with {key_metric} "
+                    f"{sign * state.best:.4f}. For a new one, give another --output_dir or --seed"
                 )
             lines.append(f"{directory}\t{sign * state.best}{note}\n")
         files.write_text(folder.file(TRIALS), "".join(lines))

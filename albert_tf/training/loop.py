@@ -219,8 +219,7 @@ class Run:
                         self.metrics.start_clock()
         except metrics.NonFiniteError as error:
             raise metrics.NonFiniteError(
-                f"{error}. {self._last_good()}. Lower --learning_rate or lengthen the warm-up, and "
-                "start again"
+                f"{error}. {self._last_good()}. Lower --learning_rate, and start again"
             ) from None
         finally:
             profiler.close()
@@ -268,8 +267,7 @@ class Run:
         rows = np.reshape([self._evaluation_step(x) for x in batches], [-1, 2 * len(names) + 1])
         if not len(rows):
             raise UserError(
-                f"--eval_batch_size={self.settings.eval_batch_size}: the evaluation data do not "
-                "fill a batch, which a TPU needs. Give a smaller one"
+                f"--eval_batch_size={self.settings.eval_batch_size} exceeds the evaluation data"
             )
         loss = rows[:, -1].mean(dtype=np.float64)
         return steps.means(rows, names) | {"loss": np.float32(loss)}
@@ -365,9 +363,8 @@ class Saver:
                         writers.drop_moments(name)
         except (OSError, tf.errors.OpError) as error:
             raise UserError(
-                f"cannot write the checkpoint {prefix}: {one_line(error)}. Make room or choose "
-                "another --output_dir, and start again. Last good checkpoint: "
-                f"{run_directory.latest_in(self._directory)}"
+                f"cannot write the checkpoint {prefix}: {one_line(error)}. Make room and start "
+                f"again. Last good checkpoint: {run_directory.latest_in(self._directory)}"
             ) from error
 
 

@@ -112,9 +112,8 @@ class Metrics:
         self._overflows = 0 if np.isfinite(norm) else self._overflows + 1
         if self._overflows > _MOST_OVERFLOWS:
             raise NonFiniteError(
-                f"the gradients of the last {self._overflows} steps, up to step {step}, overflow "
-                f"in float16, whatever the loss scale (now {scale:g}): train with --dtype=bf16 or "
-                "fp32"
+                f"the gradients of {self._overflows} steps, up to {step}, overflow in float16: "
+                "train with --dtype=bf16 or fp32"
             )
 
     def _means(self):

@@ -139,26 +139,34 @@ def _source_of(config, options, paths, *, may_be_masked):
         ids = schemas.stored_name(schema, "input_ids")
         pieces += (_pieces_to_predict(record, ids) for record in records)
     boundary = {"token_boundary": schema.pop("token_boundary")}  # the model does not read it
-    _check_sentence_labels(options, schema, first)
+    order = {schemas.ORDER_LABEL: schema.pop(schemas.ORDER_LABEL)}
     unmasked = {name: schema[name] for name in schema if not name.startswith("masked_lm_")}
     record_files.check_records(first, unmasked, _record_flags(unmasked))
+    path = _first_without(schemas.ORDER_LABEL, first)
+    if path and options.sentence_loss_weight:
+        raise UserError(f"{path} has no {schemas.ORDER_LABEL}: give --sentence_loss_weight=0")
+    if not path:
+        schema, unmasked = schema | order, unmasked | order
     masking = None if may_be_masked and masked == paths else options.masking
     if masking is None and masked != paths:
         path = next(path for path in paths if path not in masked)
         raise UserError(
-            f"{path} has nothing to predict: it was made with --masked_lm_prob=0, or by ELECTRA. "
-            "Give --masked_lm_budget, such as 0.15, to mask its records while they are read"
+            f"{path} has no masks (--masked_lm_prob=0): give --masked_lm_budget, such as 0.15"
         )
     if masking and masked:
         raise UserError(
-            f"--masked_lm_budget={masking.settings.masked_lm_prob}, but the records of {masked[0]} "
-            "are masked. Leave the flag out, or make records with --masked_lm_prob=0"
+            f"{masked[0]} has masks: leave out --masked_lm_budget={masking.settings.masked_lm_prob}"
+            ", or make records with --masked_lm_prob=0"
         )
     if masking:
         schema = unmasked
         if masking.settings.do_whole_word_mask:
             schema |= boundary
-            _check_boundary(first)
+            if path := _first_without("token_boundary", first):
+                raise UserError(
+                    f"{path} has no token_boundary (where words begin): give "
+                    "--do_whole_word_mask=false"
+                )
         found = first[paths[0]][schemas.stored_name(schema, "input_ids")].int64_list.value[0]
         if found != masking.special_ids.cls:
             raise UserError(
@@ -170,35 +178,9 @@ def _source_of(config, options, paths, *, may_be_masked):
     return _Source(paths, schema, masking, scipy.special.entr(counts / counts.sum()).sum())
 
 
-def _check_sentence_labels(options, schema, first):
-    """Leaves the label of the sentence loss out of a schema if a file does not have it.
-
-    Args:
-        options: options.Pretraining.
-        schema: dict from feature name to `FeatureSpec`.
-        first: dict from path to the first of the `record_files.first_records`.
-
-    Raises:
-        UserError: the sentence loss needs it.
-    """
-    for path, record in first.items():
-        if schemas.ORDER_LABEL not in record and schemas.stored_name(schema, "input_ids") in record:
-            if options.sentence_loss_weight:
-                raise UserError(
-                    f"{path} has no {schemas.ORDER_LABEL}, as records of --sentence_pairs=none and "
-                    "of ELECTRA: give --sentence_loss_weight=0"
-                )
-            schema.pop(schemas.ORDER_LABEL, None)
-
-
-def _check_boundary(first):
-    """Raises UserError if records do not say where words begin; `first` as above."""
-    for path, record in first.items():
-        if "token_boundary" not in record:
-            raise UserError(
-                f"{path} does not say where words begin (token_boundary), as records of ELECTRA: "
-                "give --do_whole_word_mask=false"
-            )
+def _first_without(name, first):
+    """The first path whose record lacks a feature, or None; `first` is a dict of path -> record."""
+    return next((path for path, record in first.items() if name not in record), None)
 
 
 def _is_masked(features):
@@ -249,8 +231,7 @@ class PlateauNotice:
         if loss > self._entropy - _PLATEAU_WIDTH:
             progress.say(
                 f"Warning: the masked-LM loss is still {loss:.2f} after {step} of {self._steps} "
-                "updates. A model that only knows how frequent each piece is has "
-                f"{self._entropy:.2f}. If this lasts, the rate was too high for the batch: start "
+                f"updates; without context, it would be {self._entropy:.2f}. If this lasts, start "
                 "again with a third of --learning_rate, or a longer warm-up"
             )
 

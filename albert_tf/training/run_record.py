@@ -139,9 +139,8 @@ def check_done(source, step, last_step, now):
     ]
     if changed:
         raise UserError(
-            f"nothing is left to train: step {step} of {last_step} in {source.directory} is done, "
-            f"with other values ({run_directory.SETTINGS}): {'; '.join(changed)}. Give more "
-            "updates, or another --output_dir for a new run"
+            f"nothing is left to train: step {step} of {last_step} is done, with other values in "
+            f"{source.settings_file}: {'; '.join(changed)}. Give more updates or a new --output_dir"
         )
 
 

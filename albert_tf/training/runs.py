@@ -54,10 +54,7 @@ def check_batches(options, strategy):
     """Raises UserError if the devices cannot take batches of these sizes and lengths."""
     if options.do_train:
         if options.length_buckets and devices.is_tpu(strategy):
-            raise UserError(
-                "--length_buckets needs devices that take batches of any length: leave it out on a "
-                "TPU"
-            )
+            raise UserError("--length_buckets: a TPU takes batches of one length; leave it out")
         parts = options.gradient_accumulation_steps
         devices.check_batch_size(strategy, options.train_batch_size, "train_batch_size", parts)
     if options.do_predict and devices.is_tpu(strategy):

@@ -270,8 +270,7 @@ class Predictor:
         for name, values in outputs.items():
             if np.isnan(values).any():
                 raise UserError(
-                    f"the model's {name} hold NaN: its weights are damaged, or its numbers are too "
-                    "large for --dtype=fp16"
+                    f"the model's {name} hold NaN: its weights are damaged, or fp16 overflows"
                 )
         return outputs
 

@@ -110,19 +110,16 @@ def naming_the_cause(strategy, output_dir):
     except tf.errors.ResourceExhaustedError as error:
         if any(os.strerror(number) in str(error) for number in _OF_FILES):
             raise UserError(
-                f"cannot write to --output_dir={output_dir} ({one_line(error)}). Make room or "
-                "choose another --output_dir, and start again"
+                f"cannot write to --output_dir={output_dir} ({one_line(error)}): make room there"
             ) from error
         raise UserError(
-            f"out of memory ({one_line(error)}). In a training, the same batch needs less memory "
-            "with --dtype=bf16, --gradient_accumulation_steps or --recompute. Otherwise give a "
-            "smaller batch"
+            f"out of memory ({one_line(error)}): give a smaller batch. A training needs less with "
+            "--dtype=bf16, --gradient_accumulation_steps or --recompute"
         ) from error
     except _LOST as error:
         if devices.num_workers(strategy) == 1:
             raise
         raise UserError(
-            "another worker ended or cannot be reached; its own output says why. Start all workers "
-            f"again with the same commands: they resume from the newest checkpoint in {output_dir} "
-            f"({type(error).__name__})"
+            f"another worker ended or cannot be reached ({type(error).__name__}): see its output, "
+            f"and start all workers again. They resume from the newest checkpoint in {output_dir}"
         ) from error

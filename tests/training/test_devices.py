@@ -16,7 +16,7 @@ TWO = ["a:1", "b:1"]
 def test_batch_size_must_divide_among_replicas():
     strategy = tf.distribute.OneDeviceStrategy("device:CPU:0")
     devices.check_batch_size(strategy, 3, "train_batch_size")
-    with refuses("--train_batch_size=0 ... (1)"):
+    with refuses("--train_batch_size=0 ... 1"):
         devices.check_batch_size(strategy, 0, "train_batch_size")
 
 
