@@ -286,9 +286,8 @@ class GlueData(base.DataSet):
         count = counts["sorted_by_label"]
         if count > self.shuffle_buffer_size:
             print(
-                f"Warning: the {count} training examples are sorted by label and "
-                f"--shuffle_buffer_size={self.shuffle_buffer_size}, so batches are of one label: "
-                f"shuffle the file, or give --shuffle_buffer_size={count}."
+                f"Warning: the {count} training examples are sorted by label: shuffle the file, or "
+                f"give --shuffle_buffer_size={count} in place of {self.shuffle_buffer_size}"
             )
 
     @functools.cached_property

@@ -165,13 +165,11 @@ def read(path, labels=None, needs_labels=True, columns=RECOGNISED, header=()):
     for label, place in places.items():
         if not scheme.fits(label):
             raise UserError(
-                f"{place}: a label of {scheme.name} is {scheme.expected}. Received: "
-                f"{reprlib.repr(label)}"
+                f"{place}: a label of {scheme.name} is {scheme.expected}, not {reprlib.repr(label)}"
             )
         if label not in labels:
             raise UserError(
-                f"{place}: unknown label {label}; known are {', '.join(labels)}. If the "
-                "training file lacks labels of the others, give all of them as --labels"
+                f"{place}: label {label} is not among {', '.join(labels)}: give all as --labels"
             )
     return sentences
 
@@ -288,16 +286,14 @@ def _of_objects(table, columns):
     missing = [n for n, found in zip(columns, names, strict=True) if n is not None and not found]
     if missing or not names[0]:
         raise UserError(
-            f"{table.path}: no key {missing[0] if missing else WORD_NAMES[0]!r} with a list of "
-            f"words or labels; there are {', '.join(table.header)}. Give --text_column and "
-            "--label_column, or write lists in place of texts and spans"
+            f"{table.path}: no key {missing[0] if missing else WORD_NAMES[0]!r} has a list; there "
+            f"are {', '.join(table.header)}: give --text_column and --label_column, of lists"
         )
     for row in table.rows:
         cells = [row.cells[table.header.index(name)] for name in names if name]
         if not all(map(_LIST.fullmatch, cells)):
             raise UserError(
-                f"{row.place}: lists of words and of their labels are expected, not texts and "
-                f"spans. Received: {', '.join(cells)}"
+                f"{row.place}: lists of words and labels are expected. Received: {', '.join(cells)}"
             )
         with about(row.place):  # in CSV, lists may be those of Python or NumPy
             is_json = not table.form.separator
@@ -464,9 +460,7 @@ def _check_words(sentences):
 def _word(line, cells, columns, place):
     word, label = columns.word, -1 if columns.label is None else columns.label
     if word >= len(cells) or not cells[word]:
-        raise UserError(
-            f"{place}: column {word}, of the word, is empty; --text_column gives another"
-        )
+        raise UserError(f"{place}: column {word} has no word; --text_column gives another")
     is_alone = len(cells) == word + 1 if label == -1 else label >= len(cells)
     return Word(cells[word], "" if is_alone else cells[label].strip(), line, place)
 
@@ -496,9 +490,7 @@ def find_labels(data_dir, given=None, columns=RECOGNISED):
     """
     if given:
         if len(set(given)) < max(len(given), 2):
-            raise UserError(
-                f"--labels must be at least two different labels. Received: {','.join(given)}"
-            )
+            raise UserError(f"--labels={','.join(given)} must be at least two different labels")
         with about(f"--labels={','.join(given)}"):
             tag_schemes.find(given)
         return tuple(given)
@@ -515,9 +507,8 @@ def find_labels(data_dir, given=None, columns=RECOGNISED):
         )
     if all(map(str.isdecimal, found)):
         print(
-            f"Warning: {path}: the labels are numbers, such as {first.label}, and count as plain "
-            "tags. If they stand for names such as B-PER, write the names into the files: then "
-            "entities are scored"
+            f"Warning: {path}: the labels are numbers, such as {first.label}. If they stand for "
+            "names such as B-PER, write these into the files: then entities are scored"
         )
     if len(found) < 2:
         raise UserError(f"{path}: at least two different labels are needed, not {', '.join(found)}")
@@ -547,9 +538,8 @@ def _check_one_label(sentences):
     if several and all(of_row.count(of_row[0]) > 2 for of_row in sizes):
         word, count = several[0], sizes[0][0]
         raise UserError(
-            f"{word.place}: there are {count} labels, {reprlib.repr(word.label)}: write one word "
-            "and its label on each line; or, in CSV, lists of words and of labels whose names are "
-            "in the first line, such as tokens and ner_tags, or in --text_column and --label_column"
+            f"{word.place}: there are {count} labels, {reprlib.repr(word.label)}: write a word and "
+            "its label on each line; or, in CSV, lists in --text_column and --label_column"
         )
 
 
@@ -570,15 +560,13 @@ def _check_last_column(sentences, labels):
     ]
     if marked and not tag_schemes.are_of_spans(labels):
         raise UserError(
-            f"{sentences.path}: column {marked[0]} has labels such as B-x and O, and the last has "
-            f"others: give --label_column={marked[0]} and the --text_column with the words, or the "
-            f"number of the last as --label_column if its labels are meant"
+            f"{sentences.path}: column {marked[0]} has labels such as B-x and O: give --text_column"
+            f" and --label_column={marked[0]}, or the number of the last column as --label_column"
         )
     has_keys = any("=" in label for label in labels) or labels == {"_"}
     if has_keys and sentences.columns.word == 1 and len(columns) == 10:
         raise UserError(
-            f"{sentences.path}: the last column is MISC of CoNLL-U, such as {min(labels)}: give "
-            "--label_column=3 for parts of speech, or the number of another column"
+            f"{sentences.path}: the last column is MISC of CoNLL-U: give --label_column=3 or so"
         )
 
 

@@ -107,10 +107,7 @@ def input_files(data_dir, split, levels=LEVELS):
     """
     if own_splits(data_dir):
         if levels != LEVELS:
-            raise UserError(
-                f"--{levels[0]}_only chooses a level of RACE. --data_dir={data_dir} has tables, "
-                "which have no levels"
-            )
+            raise UserError(f"--{levels[0]}_only: --data_dir={data_dir} has tables without levels")
         return [("", split_files.find(data_dir, split, split_files.OWN[split]))]
     found_files = []
     for level in levels:
@@ -123,8 +120,7 @@ def input_files(data_dir, split, levels=LEVELS):
         ]
         if not found:
             raise UserError(
-                f"no .txt file in {folder}; --data_dir must hold the unpacked folder RACE, or "
-                "choose a level with --middle_only or --high_only"
+                f"no .txt file in {folder}: check --data_dir, or give --middle_only or --high_only"
             )
         whole = os.path.join(folder, "all.txt")
         found_files += [(level, path) for path in ([whole] if whole in found else found)]
@@ -176,8 +172,7 @@ def read_examples(
     unknown = sum(example.label is None for example in examples)
     if 0 < unknown < len(examples):
         raise UserError(
-            f"{where}: {unknown} of {len(examples)} questions have no answers; give all of them or "
-            "none"
+            f"{where}: {unknown} of {len(examples)} questions have no answers: give all or none"
         )
     return examples
 
@@ -257,8 +252,7 @@ def read_passage(
         question = normalize(field({"question": question}, "question", str, where))
         if not isinstance(choices, list) or not 2 <= len(choices) <= most_options:
             raise UserError(
-                f"{where}: a list of 2 to {most_options} options is expected. Received: "
-                f"{reprlib.repr(choices)}"
+                f"{where}: there must be 2 to {most_options} options, not {reprlib.repr(choices)}"
             )
         choices = [normalize(field({"option": text}, "option", str, where)) for text in choices]
         if needs_answers or answer is not None:
@@ -345,10 +339,7 @@ def _read_table(path):
         )
     parts = [name for name in table.header if name.lower().partition(".")[0] in COLUMNS["article"]]
     if parts and not columns["article"]:
-        raise UserError(
-            f"{path}: the passage is an object with {', '.join(parts)}: write it as a text, or as "
-            "a list of texts"
-        )
+        raise UserError(f"{path}: the passage is an object with {', '.join(parts)}: write a text")
     return table
 
 
@@ -408,10 +399,7 @@ def _joined(what, cell):
     items = label_lists.values_of(cell) if TEXT_LIST.fullmatch(cell) else [cell]
     other = next((item for item in items if not isinstance(item, str)), None)
     if other is not None:
-        raise UserError(
-            f"the {what} is a list with {reprlib.repr(other)}: write it as a text, or as a list "
-            "of texts"
-        )
+        raise UserError(f"the {what} is a list with {reprlib.repr(other)}: write a list of texts")
     return " ".join(items)
 
 
@@ -458,15 +446,9 @@ def _letters_of_numbers(path, found):
         places = [options.index(answer) for answer, options in given]
         if places == [number - first for number, _ in numbers]:
             return None
-        raise UserError(
-            f"{path}: the answers are numbers, and the options too, so it cannot be seen whether "
-            "an answer is the text of an option or its number: give letters (A, B, ...)"
-        )
+        raise UserError(f"{path}: answers and options are numbers: write answers as A, B, ...")
     if first and not any(number == count for number, count in numbers):
-        raise UserError(
-            f"{path}: the answers are numbers, and it cannot be seen whether the first option is 0 "
-            "or 1: give letters (A, B, ...) or the texts of the options"
-        )
+        raise UserError(f"{path}: the first option may be 0 or 1: write answers as A, B, ...")
     return [_letter_at(number - first) for number, _ in numbers]
 
 

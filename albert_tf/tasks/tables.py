@@ -313,9 +313,7 @@ class Table(NamedTuple):
                 the header or is longer than the first line.
         """
         if names_in(columns) and self.header is None:
-            raise UserError(
-                f"--noheader: {self.path} has no names then, so give columns by number, from 0"
-            )
+            raise UserError(f"--noheader: give the columns of {self.path} by number, from 0")
         numbers = [number_of(column, self.header, self.path, self.form) for column in columns]
         width = max(numbers) + 1 - min(0, *numbers)
         blank = [""] * max(width, len(self.first)) if keep_blank else []
@@ -330,9 +328,8 @@ class Table(NamedTuple):
                 left_out += 1
             else:
                 raise UserError(
-                    f"{row.place}: {len(cells)} columns, at least {width} are expected. The file "
-                    f"is read with {self.form}; run_classifier.py and predict.py take another "
-                    "--delimiter"
+                    f"{row.place}: {len(cells)} columns, but {width} are needed, with {self.form}: "
+                    "correct the row, or give another --delimiter"
                 )
         if not found:
             raise UserError(f"{self.path} holds no example")
@@ -384,10 +381,7 @@ def open_table(
         raise UserError(f"{path} holds no example")
     cells = table[0][1]
     if quoted_tabs and len(cells) == 1 and re.match(r"__label__\S+ +\S", cells[0]):
-        raise UserError(
-            f"{path}: the labels stand before the text, as for fastText: write a tab in place of "
-            "the space between labels and text"
-        )
+        raise UserError(f"{path} is written for fastText: put tabs between labels and text")
     if quoted_tabs:  # spreadsheets write separators alone for rows without content
         table = [(line, cells if any(map(str.strip, cells)) else []) for line, cells in table]
     top, may_have_names = 0, any(map(names_in, any_of))
@@ -440,9 +434,8 @@ def _check_against_first(row, table):
         raise UserError(f"{row.place}: the names of the columns are repeated: remove this line")
     if any(map(str.strip, row.cells[len(first) :])):  # pandas refuses it too
         raise UserError(
-            f"{row.place}: {len(row.cells)} columns, but the first line has {len(first)}. The file "
-            f"is read with {table.form}: put texts with this character in quotes, or give another "
-            "--delimiter to run_classifier.py or predict.py"
+            f"{row.place}: {len(row.cells)} columns, but the first line has {len(first)}, with "
+            f"{table.form}: put texts with separators in quotes, or give another --delimiter"
         )
 
 
@@ -492,8 +485,7 @@ def number_of(column, header, path, form=None):
         state = "two columns are named" if column in header else "no column"
         raise UserError(
             f"{path}: {state} {column!r} in its header; there are {', '.join(map(repr, header))}"
-            f"{f', with {form}' if form else ''}. --text_column, --label_column and so on name the "
-            "columns, --delimiter the separator"
+            f"{f', with {form}' if form else ''}: check --text_column, --label_column, --delimiter"
         )
     return header.index(column)
 
@@ -554,10 +546,7 @@ def objects(content, path, row_keys=frozenset()):
         ]
     for number, row in enumerate(found if isinstance(found, list) else [found], start=1):
         if not isinstance(row, dict | None):
-            raise UserError(
-                f"{path}, line {number}: a JSON object with the columns is expected. Received: "
-                f"{reprlib.repr(row)}"
-            )
+            raise UserError(f"{path}, line {number}: {reprlib.repr(row)} is no JSON object")
         yield number, row
 
 
@@ -597,8 +586,7 @@ def _rows_of_object(found, path, row_keys):
     lists = lists if row_keys.isdisjoint(found) else {}
     if len(lists) > 1:
         raise UserError(
-            f"{path}: the object has several lists of objects, {', '.join(lists)}: keep one of "
-            "them, as a list or as JSON lines"
+            f"{path} has several lists of objects, {', '.join(lists)}: keep the one with the rows"
         )
     if lists:
         return next(iter(lists.values()))
@@ -652,9 +640,8 @@ def rows(lines, name, form, is_strict=True):
             number = reader.line_num + first
     except csv.Error as error:
         raise UserError(
-            f"{name}, line {number}: the row is not valid CSV: {error}. In a cell in quotes, a "
-            'quote is written twice, as "", and not as \\". The file is read with '
-            f"{form}; run_classifier.py and predict.py take another --delimiter"
+            f"{name}, line {number}: the row is not valid CSV, with {form}: {error}. In quotes, "
+            'write a quote as "", not as \\"; or give another --delimiter'
         ) from error
 
 

@@ -75,9 +75,8 @@ def check_not_swapped(question, context, place=""):
     least = len(context) if asks else max(2 * len(context), _SHORT_PARAGRAPH)
     if len(question) > least and not question.rstrip().endswith((*_QUESTION_MARKS, "_")):
         raise UserError(
-            f"{place}{': ' * bool(place)}question and context seem to be swapped: the question is "
-            f"{reprlib.repr(question)} and the context {reprlib.repr(context)}. If they are right, "
-            "end the question with a question mark"
+            f"{place}{': ' * bool(place)}question {reprlib.repr(question)} and context "
+            f"{reprlib.repr(context)} seem to be swapped: exchange them, or end the question with ?"
         )
 
 
@@ -292,10 +291,7 @@ def _answer_to_learn(qa, answers, context, where):
     if impossible:
         return "", -1, True, 0
     if not answers:
-        raise UserError(
-            f"{where}: 0 answers, but training needs one, or is_impossible. Is this a file of "
-            "questions to answer?"
-        )
+        raise UserError(f"{where}: 0 answers, but training needs one, or is_impossible")
     text, start, places = answers[0], qa["answers"][0].get("answer_start"), []
     if start is None:
         places = _places(text, context)
@@ -307,8 +303,7 @@ def _answer_to_learn(qa, answers, context, where):
     if not text or not 0 <= start <= len(context) - len(text):
         raise UserError(
             f"{where}: the answer {text[:40]!r} from answer_start={reprlib.repr(start)} does not "
-            f"lie in the context of {len(context)} characters; correct or remove "
-            "the question"
+            f"lie in the context of {len(context)} characters: correct or remove the question"
         )
     return text, start, False, len(places)
 

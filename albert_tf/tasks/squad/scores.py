@@ -188,9 +188,7 @@ def evaluate_v2(gold, predictions, na_scores=None, na_threshold=NO_ANSWER_ABOVE,
         raise UserError("the predictions answer none of the questions: are they of another file?")
     missing = [qas_id for qas_id in scored if na_scores is not None and qas_id not in na_scores]
     if missing:
-        raise UserError(
-            f"{len(missing)} predictions have no no-answer score, the first is {missing[0]}"
-        )
+        raise UserError(f"{len(missing)} predictions have no no-answer score, such as {missing[0]}")
     used = {
         name: _with_threshold(scores, gold, na_scores or {}, na_threshold)
         for name, scores in raw.items()
