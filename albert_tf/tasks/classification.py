@@ -21,7 +21,6 @@ from albert_tf.publish import graph_inputs, signatures
 from albert_tf.records import schemas
 from albert_tf.tasks import base, data_report, glue, tables
 from albert_tf.text.sequences import pack_pairs, pack_windows
-from albert_tf.training.splits_and_results import Split
 
 _SMALL_SPREAD = 0.01  # standard deviation of predictions, relative to that of labels, that is none
 _MOST_CLASSES = 20  # of which eval_results.txt has metrics
@@ -167,13 +166,6 @@ class ClassificationTask(base.Task):
     def _scores(self, values):
         """Scores or their labels, an array [n, K] of arrays of any shape."""
         return np.reshape(values, [-1, self.row.num_outputs])
-
-    def specimen(self):
-        """Outputs with all metrics; in regression, two different scores."""
-        if self.labels:
-            return super().specimen()
-        scores = np.tile(np.arange(2.0)[:, np.newaxis], self.row.num_outputs)
-        return Split({"label_ids": scores}, ()), {"logits": scores}
 
     def target(self, row):
         """The label of an example, or its scores."""

@@ -600,7 +600,7 @@ def _check_texts(task, table):
             raise UserError(
                 f"{table.path}: words such as {reprlib.repr(pairs[0][0])} begin all texts of "
                 f"column {column} and may belong to the label, with {table.form}: give "
-                f"--delimiter={table.form.separator} if they do not, else write tabs between columns"
+                f"--delimiter={table.form.separator} if they do not, or put tabs between columns"
             )
         if not table.form.separator and all(t[:1] + t[-1:] == "[]" for t in texts):
             raise UserError(

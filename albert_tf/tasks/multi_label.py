@@ -15,7 +15,6 @@ from albert_tf.model import objectives
 from albert_tf.options import LABEL_SEPARATOR
 from albert_tf.publish import signatures
 from albert_tf.tasks import base, classification
-from albert_tf.training.splits_and_results import Split
 
 EVEN_CHANCE = 0.5
 _ROUNDING = 1e-6  # probabilities that are nearer cannot be told apart on another machine
@@ -152,11 +151,6 @@ class MultiLabelTask(classification.ClassificationTask):
             "eval_loss": float(np.mean(losses)),
             "loss": base.mean_over_batches(losses, batch_size),
         }
-
-    def specimen(self):
-        """Outputs with all metrics."""
-        each = np.eye(len(self.labels))
-        return Split({"label_ids": each}, ()), {"logits": each}
 
     def keep(self, metrics):
         """Keeps the threshold."""
