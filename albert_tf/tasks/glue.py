@@ -521,36 +521,29 @@ def _shares_header(task, data_dir, split):
     """
     if tables.names_in(task.text):
         return False  # the names tell
-    starts, given = {}, {"delimiter": task.delimiter, "has_header": False}
+    texts, given = {}, {"delimiter": task.delimiter, "has_header": False}
     for other in split_files.SPLITS:
         with contextlib.suppress(UserError):  # the split may not be needed
             path = input_file(task, data_dir, other)
             start = tables.first_lines(unpacking.lines(path))
             table = tables.open_table(path, task.text, start=start, **given)
-            starts[other] = [[*map(str.strip, row.cells)] for row in table.rows if row.cells]
-    texts = {
-        other: [[row[n] for n in task.text if n < len(row)] for row in rows[:2]]
-        for other, rows in starts.items()
-        if len(rows) > 1 and _has_label_of_header(task, rows)
-    }
+            rows = [[*map(str.strip, row.cells)] for row in table.rows if row.cells]
+            if len(rows) > 1 and not _begins_with_example(task, rows):
+                texts[other] = [[row[n] for n in task.text if n < len(row)] for row in rows[:2]]
     ours = texts.pop(split, None)
     return any(ours and ours[0] == rows[0] and ours[1] != rows[1] for rows in texts.values())
 
 
-def _has_label_of_header(task, rows):
-    """Whether no other row has the label of the first one, if there are labels."""
-    labels = _first_labels(task, rows)
-    if len(labels) < len(rows):
-        return True
-    if task.is_regression:
-        return math.isnan(_number(labels[0]))
-    return labels[0] not in {*labels[1:], *task.labels}
-
-
-def _first_labels(task, rows):
-    """Cells of the first label column in those of some rows that have it: list of str."""
+def _begins_with_example(task, rows):
+    """Whether the first of some rows has a label: bool; None if labels do not tell."""
     numbers = [column for column in task.label[:1] if isinstance(column, int)]
-    return [row[number].strip() for number in numbers for row in rows if number < len(row)]
+    labels = [row[number].strip() for number in numbers for row in rows if number < len(row)]
+    if len(labels) < len(rows):
+        return None
+    first, *others = [_is_label(task, x) or x in label_lists.STAND_INS for x in labels]
+    if first or labels[0] in labels[1:]:
+        return True
+    return False if others and all(others) else None
 
 
 def _check_no_header(task, table):
@@ -559,19 +552,14 @@ def _check_no_header(task, table):
     Without labels that show it, there is a warning.
     """
     rows = [row.cells for row in table.rows if any(row.cells)]
-    labels = _first_labels(task, rows)
-    are_labels = [_is_label(task, x) or x in label_lists.STAND_INS for x in labels]
-    first, *others = are_labels if len(labels) == len(rows) else [False]
-    if first or not tables.are_words(rows[0]):
-        return
+    is_example = _begins_with_example(task, rows)
     message = (
-        f"{table.rows[0].place}: this line seems to name the columns, but the files have no header "
-        "in common: remove it, or give --header if all files have one, --noheader if it is an "
-        "example"
+        f"{table.rows[0].place}: this line seems to name the columns: give --header if all files "
+        "have one, else remove it, or give --noheader if it is an example"
     )
-    if others and all(others):
+    if is_example is False and tables.are_words(rows[0]):
         raise UserError(message)
-    if tables.may_be_names(rows[0], rows[1:]):  # but a text may be a single word
+    if not is_example and tables.may_be_names(rows[0], rows[1:]):  # but a text may be a single word
         print(f"Warning: {message}")
 
 
