@@ -22,7 +22,7 @@ _SAMPLE, SAMPLE_LINES = 2**20, 200  # bytes and lines that tell the separator
 _CELL = re.compile(rb'("(?:[^"]|"")*+"|[^"\t\n]*+)(?:\t|\r?\n|\Z)')
 _TO_SPACES = str.maketrans("\t\r\n", "   ")
 _NUMBER = re.compile(r"[+-]?\d{1,1000}(\.\d{0,1000})?")
-_WHOLE = re.compile(r"\+?(0|-?[1-9]\d*)(\.0*)?")
+_WHOLE = re.compile(r"\+?(0|-?[1-9]\d{0,999})(\.0*)?")  # pandas writes 1.0 next to an empty cell
 
 
 def order(name):
@@ -33,6 +33,12 @@ def order(name):
     """
     is_number = _NUMBER.fullmatch(name)
     return (0, fractions.Fraction(name.removesuffix(".")), name) if is_number else (1, 0, name)
+
+
+def whole(text):
+    """The digits of a whole number, also of 1.0 or +1: str, or None if the text is none."""
+    match = _WHOLE.fullmatch(text)
+    return match and match[1]
 
 
 def spellings(labels, known=()):
@@ -50,8 +56,7 @@ def spellings(labels, known=()):
     def meaning(label):
         if label.lower() in ("true", "false"):
             return label.lower()
-        whole = _WHOLE.fullmatch(label)
-        return whole[1] if whole else label
+        return whole(label) or label
 
     used = {}
     for label in [*known, *sorted(labels, key=lambda label: (len(label), label))]:
@@ -537,8 +542,8 @@ def objects(content, path, row_keys=frozenset()):
     lines = content.removesuffix(b"\n").split(b"\n")
     is_line = path.endswith(".jsonl") and len(lines) == 1 and content[:1] == b"{" and not row_keys
     if _is_one_value(content) and not is_line:
-        whole = parse_json(content, path)
-        found = _rows_of_object(whole, path, row_keys) if isinstance(whole, dict) else whole
+        value = parse_json(content, path)
+        found = _rows_of_object(value, path, row_keys) if isinstance(value, dict) else value
     else:
         found = [
             parse_json(line, f"{path}, line {n}") if line.strip() else None

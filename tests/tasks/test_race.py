@@ -243,6 +243,7 @@ ABC = "question;A;B;C;answer"
         ("test", [ABC, "?;O;A;B;B"], "test.csv, line 2 ... 'B' ... 0"),  # letters or texts
         ("test", [ABC, "?;x;y;z;x", "?;x;y;z;B", "?;O;A;B;B"], "test.csv, line 4 ... 'B'"),
         ("test", [ABC, "?;x;y;z;9"], "test.csv ... 9"),
+        ("test", [ABC, "?;x;x;z;x", "?;x;y;z;y"], "test.csv, line 2 ... A, B, C ... 'x'"),
         (
             "test",
             [ABC, "Who?;x;y;z;A", "When?;x;y;z;"],

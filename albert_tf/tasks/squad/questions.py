@@ -31,7 +31,6 @@ _OF_ANSWERS = {
 }
 _INFERRED = "is_impossible was not stated"  # key of a question with an empty list of answers
 _TRUTHS = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
-_WHOLE = re.compile(r"(-?\d{1,15})(\.0+)?")  # as pandas writes a whole number next to a missing one
 _QUESTION_MARKS = ("?", "\uff1f", "\u061f", "\u037e", "\u055e")  # of Latin, Chinese, Arabic, ...
 
 
@@ -296,8 +295,8 @@ def _answer_to_learn(qa, answers, context, where):
     if start is None:
         places = _places(text, context)
         start = places[0] if places else -1
-    elif whole := _WHOLE.fullmatch(str(start)):
-        start = int(whole[1])
+    elif whole := tables.whole(str(start)):
+        start = int(whole)
     else:
         json_file.field(qa["answers"][0], "answer_start", int, where)
     if not text or not 0 <= start <= len(context) - len(text):
