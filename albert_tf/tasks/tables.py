@@ -577,32 +577,29 @@ def _rows_of_object(found, path, row_keys):
         for key, value in found.items()
         if isinstance(value, list) and value and all(isinstance(row, dict) for row in value)
     }
+    is_row = not row_keys.isdisjoint(found)
     if not row_keys.isdisjoint(lists):
         return [found]
     match found:
         case {"columns": [*names], "data": [[*_], *_] as rows}:  # as pandas writes split tables
             return [dict(zip(names, row, strict=False)) for row in rows]
-    if "data" in lists and row_keys.isdisjoint(found):
+    if "data" in lists and not is_row:
         return lists["data"]
     columns = [*found.values()]
-    are_columns = all(isinstance(c, list) for c in columns) and len({*map(len, columns)}) == 1
-    if are_columns and len(columns) > 1 and len(lists) < len(columns):  # some may hold objects
+    are_lists = all(isinstance(column, list) for column in columns)
+    if are_lists and len({*map(len, columns)}) == 1 and len(lists) < len(columns):
         return [dict(zip(found, row, strict=True)) for row in zip(*columns, strict=True)]
-    lists = lists if row_keys.isdisjoint(found) else {}
-    if len(lists) > 1:
-        raise UserError(
-            f"{path} has several lists of objects, {', '.join(lists)}: keep the one with the rows"
-        )
-    if lists:
+    if lists and not is_row:
+        if len(lists) > 1:
+            names = ", ".join(lists)
+            raise UserError(f"{path} has lists of objects, {names}: keep the one with the rows")
         return next(iter(lists.values()))
-    if all(key.isdecimal() and isinstance(row, dict) for key, row in found.items()):
-        return list(found.values())
-    keys = [[*c] for c in found.values() if isinstance(c, dict)]
-    if len(keys) == len(found) and all({*other} == {*keys[0]} for other in keys):
-        return [{name: c[key] for name, c in found.items()} for key in keys[0]]
-    if not are_columns:
-        return [found]
-    return [dict(zip(found, row, strict=True)) for row in zip(*columns, strict=True)]
+    if all(isinstance(column, dict) for column in columns):
+        if all(map(str.isdecimal, found)):
+            return columns
+        if all(column.keys() == columns[0].keys() for column in columns):
+            return [{name: c[key] for name, c in found.items()} for key in columns[0]]
+    return [found]
 
 
 def cell(value):
