@@ -498,8 +498,8 @@ def read_rows(task, data_dir, split):
         keep_blank=split in task.splits_with_blank_rows,
         skip_short=split in task.splits_with_short_rows,
     )
-    if task.is_own:
-        _check_texts(task, table)
+    if task.is_own and (mistake := next(_mistakes_of_texts(task, table), None)):
+        raise UserError(mistake)
     if split == "test" and table.header is None and task.splits_with_header is None:
         _check_no_header(task, table)
     if table.header is not None and not task.is_own:
@@ -563,8 +563,8 @@ def _check_no_header(task, table):
         print(f"Warning: {message}")
 
 
-def _check_texts(task, table):
-    """Raises UserError if a column holds no texts: it counts the rows, is empty, or has lists.
+def _mistakes_of_texts(task, table):
+    """Yields what shows that a column holds no texts: it counts the rows, is empty, or has lists.
 
     Some numbers may be missing, as after rows of pandas were dropped. A seldom separator may also
     stand in a label, as in `DESC:manner How did it happen?`, whose second part would give it away.
@@ -573,35 +573,28 @@ def _check_texts(task, table):
     for place, column in enumerate(task.text):
         texts = [row.values[place].strip() for row in table.rows]
         if place == 0 and not any(texts):
-            raise UserError(
+            yield (
                 f"{table.path}: column {column!r} is empty in all rows, with {table.form}: give "
                 "another --text_column, or separate columns by a single character, such as a tab"
             )
-        is_after_label = is_seldom and table.header is None and column - 1 in task.label
-        pairs = [
-            (text.split()[0], row.cells[column - 1])
-            for text, row in zip(texts, table.rows if is_after_label else (), strict=False)
-            if " " in text
-        ]
-        words = {word for word, _ in pairs}
-        if len({*pairs}) == len(words) < len(pairs) / 2:  # each belongs to one label
-            raise UserError(
-                f"{table.path}: words such as {reprlib.repr(pairs[0][0])} begin all texts of "
-                f"column {column} and may belong to the label, with {table.form}: give "
-                f"--delimiter={table.form.separator} if they do not, or put tabs between columns"
-            )
+        if is_seldom and table.header is None and column - 1 in task.label:
+            labels = [row.cells[column - 1] for row in table.rows]
+            pairs = [(t.split()[0], x) for t, x in zip(texts, labels, strict=True) if " " in t]
+            words = {word for word, _ in pairs}
+            if len({*pairs}) == len(words) < len(pairs) / 2:  # each belongs to one label
+                yield (
+                    f"{table.path}: words such as {reprlib.repr(pairs[0][0])} begin all texts of "
+                    f"column {column} and may belong to the label, with {table.form}: put tabs "
+                    f"between columns, or give --delimiter={table.form.separator} if they do not"
+                )
         if not table.form.separator and all(t[:1] + t[-1:] == "[]" for t in texts):
-            raise UserError(
+            yield (
                 f"{table.path}: column {column!r} holds lists, such as {reprlib.repr(texts[0])}: "
                 "join each list to a text, or give another column"
             )
-        if len(texts) < 3 or not all(text.isdecimal() and len(text) < 10 for text in texts):
-            continue
-        numbers = [*map(int, texts)]
-        if numbers == sorted({*numbers}):
-            raise UserError(
-                f"{table.path}: column {column!r} only counts the rows: give another --text_column"
-            )
+        numbers = [int(text) for text in texts if text.isdecimal() and len(text) < 10]
+        if len(numbers) == len(texts) > 2 and numbers == sorted({*numbers}):
+            yield f"{table.path}: column {column!r} counts the rows: give another --text_column"
 
 
 def labels_of(task, rows, normalize, skip_others=False):

@@ -161,15 +161,11 @@ def read(path, labels=None, needs_labels=True, columns=RECOGNISED, header=()):
         with about(path):
             tag_schemes.find(places)
         return sentences
-    scheme = tag_schemes.find(labels)
     for label, place in places.items():
-        if not scheme.fits(label):
-            raise UserError(
-                f"{place}: a label of {scheme.name} is {scheme.expected}, not {reprlib.repr(label)}"
-            )
         if label not in labels:
             raise UserError(
-                f"{place}: label {label} is not among {', '.join(labels)}: give all as --labels"
+                f"{place}: unknown label {reprlib.repr(label)}; known are {', '.join(labels)}. "
+                "Correct it, or give the labels of all files as --labels"
             )
     return sentences
 
@@ -291,17 +287,16 @@ def _of_objects(table, columns):
         )
     for row in table.rows:
         cells = [row.cells[table.header.index(name)] for name in names if name]
-        if not all(map(_LIST.fullmatch, cells)):
-            raise UserError(
-                f"{row.place}: lists of words and labels are expected. Received: {', '.join(cells)}"
-            )
-        with about(row.place):  # in CSV, lists may be those of Python or NumPy
-            is_json = not table.form.separator
+        is_json, shown = not table.form.separator, ", ".join(cells)
+        with about(row.place):
+            if not all(map(_LIST.fullmatch, cells)):
+                raise UserError(f"lists of words and labels are expected. Received: {shown}")
+            # In CSV, lists may be those of Python or NumPy.
             lists = [parse_json(c, "a list") if is_json else label_lists.items_of(c) for c in cells]
-        if any(item in ("", None) for items in lists for item in items):
-            raise UserError(f"{row.place}: a word or label is empty. Received: {', '.join(cells)}")
-        if len(lists[0]) != len(lists[-1]):
-            raise UserError(f"{row.place}: {len(lists[0])} words, but {len(lists[-1])} labels")
+            if any(item in ("", None) for items in lists for item in items):
+                raise UserError(f"a word or label is empty. Received: {shown}")
+            if len(lists[0]) != len(lists[-1]):
+                raise UserError(f"{len(lists[0])} words, but {len(lists[-1])} labels")
         for cells in zip(*lists, strict=True):
             yield row.place, [str(cell) for cell in cells]
         yield row.place, ()

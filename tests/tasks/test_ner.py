@@ -103,8 +103,8 @@ def test_a_test_file_without_labels(written):
         ("a\tO\n\tO\n", "line 2"),
         ("a\tX\tO\t\nb\tO\n", "line 1 ... tab"),
         ("a,O\nb O\n", "line 1 ... .csv"),
-        ("a O\nb PER\n", "line 2 ... O ... B-x ... I-x ... 'PER'"),
-        ("a O\nb B-\n", "line 2 ... O ... B-x ... I-x ... 'B-'"),
+        ("a O\nb PER\n", "line 2 ... 'PER' ... O ... B-LOC"),
+        ("a O\nb B-\n", "line 2 ... 'B-' ... O ... B-LOC"),
         ("a O\nb B-DATE\n", "line 2 ... B-DATE ... O ... B-LOC"),
     ],
 )
