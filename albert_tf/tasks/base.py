@@ -162,7 +162,7 @@ class Task:
         """Logits [n, C] of all that is classified."""
         return outputs["logits"]
 
-    def warning(self, split, outputs):
+    def sign_of_failure(self, split, outputs):
         """A sign of failed training: str or None."""
         if self.labels is None:
             return None
@@ -347,7 +347,7 @@ class DataSet:
         for suffix, split in splits.items():
             found = self.task.metrics(split, outputs[suffix], batch_size)
             metrics |= {f"{name}{suffix}": value for name, value in found.items()}
-            warnings.append(self.task.warning(split, outputs[suffix]))
+            warnings.append(self.task.sign_of_failure(split, outputs[suffix]))
 
         def keep(directory):
             self.task.keep(metrics)
@@ -459,7 +459,7 @@ class DataSet:
         """Writes the predictions, and prints their metrics."""
         member = self.combined(members)
         for suffix, split in splits.items():
-            warning = self.task.warning(split, member.outputs[suffix])
+            warning = self.task.sign_of_failure(split, member.outputs[suffix])
             if warning:
                 print(f"Warning: {warning}")
             part, examples = self.test_sets[suffix]

@@ -190,10 +190,10 @@ class ClassificationTask(base.Task):
         rows += [[label, *row] for label, row in zip(self.labels, counts.tolist(), strict=True)]
         return f"{table}\n{tables.tab_separated(rows)}"
 
-    def warning(self, split, outputs):
+    def sign_of_failure(self, split, outputs):
         """A sign of failed training; scores that hardly differ are one too."""
         if self.labels:
-            return super().warning(split, outputs)
+            return super().sign_of_failure(split, outputs)
         scores, labels = map(self._scores, (outputs["logits"], split.arrays["label_ids"]))
         is_constant = np.std(scores, axis=0) < _SMALL_SPREAD * np.std(labels, axis=0)
         if len(scores) < 2 or not is_constant.any():

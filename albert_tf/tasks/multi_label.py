@@ -164,7 +164,7 @@ class MultiLabelTask(classification.ClassificationTask):
         """Number of examples with each label: int array [C]."""
         return arrays["label_ids"].sum(axis=0)
 
-    def warning(self, split, outputs):
+    def sign_of_failure(self, split, outputs):
         """A sign of failed training: all texts get the same labels, and not all have the same."""
         scores, gold = self.probabilities(outputs["logits"]), split.arrays["label_ids"]
         found = map(self._joined, scores > self._threshold(split, scores))

@@ -583,7 +583,7 @@ def test_the_warning_of_a_collapse_counts_words(written, tokenizer):
     corpus = corpus_of(written, "Mr./B-PER Smith/I-PER in/O London/B-LOC", "and/O")
     arrays, _ = features(corpus, tokenizer, 40)
     outputs = {"logits": logits_of(arrays, "O O O O O")}
-    warning = task(None, 8).warning(Split(arrays, corpus), outputs)
+    warning = task(None, 8).sign_of_failure(Split(arrays, corpus), outputs)
     assert_names(warning, "5 ... 'O'")
 
 
