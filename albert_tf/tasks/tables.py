@@ -154,8 +154,8 @@ def find_form(content, path, any_of, delimiter=None, quoted_tabs=True):
         forms.sort(key=lambda form: form.separator != ",")
     if delimiter:
         return next((f for f in forms if f.separator == delimiter), Form(delimiter, True))
-    lines = content[:_SAMPLE].split(b"\n")[:SAMPLE_LINES]
-    lines = [line.decode(errors="replace").removesuffix("\r") + "\n" for line in lines]
+    text = content[:_SAMPLE].decode(errors="replace").replace("\r", "")
+    lines = [f"{line}\n" for line in text.split("\n")[:SAMPLE_LINES]]
     found = {form: rank for form in forms if (rank := _rank(lines, form, any_of)) is not None}
     if not found:
         return forms[0]
@@ -171,20 +171,20 @@ _FITS, _ONE_COLUMN, _SELDOM, _PUNCTUATION = range(4)  # of a separator, best fir
 def _rank(lines, form, any_of):
     """How well a form fits lines: (whether names are missing, a rank); None if it does not."""
     try:
-        rows = list(filter(None, csv_rows(lines, form)))
-    except csv.Error:
+        cells = [row for _, row in rows(map(str.encode, lines), "", form, is_strict=False) if row]
+    except UserError:
         return None
-    if len(rows) > 2:
-        rows.pop()  # which may be cut
-    widths = [len(row) for row in rows] or [0]
+    if len(cells) > 2:
+        cells.pop()  # which may be cut
+    widths = [len(row) for row in cells] or [0]
     width = widths[0]
     needed = (max([min(len(c), 2), *(n + 1 for n in c if isinstance(n, int))]) for c in any_of)
     if width < min(needed):
         return None
     wanted = [*filter(None, map(names_in, any_of))]
     needs_names = bool(wanted) or () in any_of
-    is_unnamed = needs_names and not _has_names(map(str.strip, [*rows, []][0]), any_of)
-    if sum(other != width for other in widths) > len(rows) / 10 and (is_unnamed or not wanted):
+    is_unnamed = needs_names and not _has_names(map(str.strip, [*cells, []][0]), any_of)
+    if sum(other != width for other in widths) > len(cells) / 10 and (is_unnamed or not wanted):
         return None
     text, separator = "".join(lines), re.escape(form.separator)
     marks = re.findall(rf"{separator}(?= )|(?<=\d){separator}(?=\d)", text)
@@ -635,7 +635,8 @@ def rows(lines, name, form, is_strict=True):
     if form.has_hint:
         next(texts)
     number = first = 1 + form.has_hint
-    reader = _reader(texts, form, is_strict)
+    given = {"strict": is_strict, "skipinitialspace": form.spaced}
+    reader = csv.reader(texts, delimiter=form.separator, **given)
     try:
         while (row := _next_row(reader)) is not None:
             yield number, row
@@ -645,20 +646,6 @@ def rows(lines, name, form, is_strict=True):
             f"{name}, line {number}: the row is not valid CSV, with {form}: {error}. In quotes, "
             'write a quote as "", not as \\"; or give another --delimiter'
         ) from error
-
-
-def csv_rows(lines, form):
-    """Yields the rows of lines, list of str, as `rows`."""
-    if not form.is_quoted:
-        yield from (line.removesuffix("\n").split(form.separator) for line in lines if line != "\n")
-        return
-    reader = _reader(lines, form, strict=False)
-    while (row := _next_row(reader)) is not None:
-        yield row
-
-
-def _reader(texts, form, strict):
-    return csv.reader(texts, delimiter=form.separator, strict=strict, skipinitialspace=form.spaced)
 
 
 def _next_row(reader):
