@@ -616,12 +616,11 @@ def labels_of(task, rows, normalize, skip_others=False):
     for row, labels in zip(rows, found, strict=True):
         other = next((label for label in labels if label not in task.labels), None)
         if other is not None and not skip_others:
-            more = len(task.labels) - _MOST_SHOWN
+            shown = ", ".join([*task.labels[:_MOST_SHOWN], "..."][: len(task.labels)])
+            skip = "; --skip_other_labels leaves such rows out" * task.is_own
             raise UserError(
-                f"{row.place}: unknown label {reprlib.repr(other)}; known are "
-                f"{', '.join(task.labels[:_MOST_SHOWN])}{f' and {more} more' if more > 0 else ''}. "
-                "Correct the label, or give all classes as --labels"
-                f"{'; --skip_other_labels leaves out the rows of others' * task.is_own}"
+                f"{row.place}: unknown label {reprlib.repr(other)}; known are {shown}. Correct it, "
+                f"or give all classes as --labels{skip}"
             )
         known = labels if task.multi_label else labels[0]
         labels_of_rows.append(known if other is None else None)

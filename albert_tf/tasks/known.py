@@ -122,9 +122,8 @@ def find_kind(name, given_labels, shown):
     """
     if name in ("tsv", OF_WORDS, MULTI_LABEL):
         return None
-    fixed = {REGRESSION: None, race.RaceTask.name: race.labels_of(race.NUM_OPTIONS)}
-    if name == race.RaceTask.name and given_labels:
-        fixed[name] = race.labels_of(len(given_labels))
+    num_options = len(given_labels or ()) or race.NUM_OPTIONS
+    fixed = {REGRESSION: None, race.RaceTask.name: race.labels_of(num_options)}
     options.check_task_name(name, shown("task_name", name), [*fixed])
     labels = fixed[name] if name in fixed else glue.find_task(name).labels
     if given_labels not in (None, labels):
