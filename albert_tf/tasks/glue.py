@@ -481,9 +481,11 @@ def read_rows(task, data_dir, split):
         tables.Table, whose values are the texts and, except in the test split, the label.
     """
     labelled = split != "test"
-    if labelled and not task.label and split in task.files:
-        raise UserError(f"{split_files.NEEDED_BY[split]} needs --label_column, a name or number")
     path = input_file(task, data_dir, split)
+    if labelled and not task.label:
+        raise UserError(
+            f"{path}: {split_files.NEEDED_BY[split]} needs --label_column, a name or a number"
+        )
     columns = task.text_of(split) + (task.label if labelled else ())
     twice = next((column for column in columns if columns.count(column) > 1), None)
     if twice is not None:
