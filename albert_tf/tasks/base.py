@@ -147,8 +147,9 @@ class Task:
 
     def specimen(self):
         """Outputs for which `metrics` gives all metrics there are: (Split, dict of arrays)."""
-        ids = np.arange(len(self.labels))
-        return Split({"label_ids": ids}, ()), {"logits": np.eye(len(ids))}
+        labels = np.repeat([[0], [1]], self.schema["label_ids"].length, axis=1)
+        width = max(len(self.labels or ()), labels.shape[1])  # of scores, there is one for each
+        return Split({"label_ids": labels}, ()), {"logits": np.eye(2, width)}
 
     def keep(self, metrics):
         """Writes files that belong to the best checkpoint, given the metrics of its evaluation."""
@@ -161,7 +162,7 @@ class Task:
         """Logits [n, C] of all that is classified."""
         return outputs["logits"]
 
-    def warning(self, split, outputs):
+    def sign_of_failure(self, split, outputs):
         """A sign of failed training: str or None."""
         if self.labels is None:
             return None
@@ -346,7 +347,7 @@ class DataSet:
         for suffix, split in splits.items():
             found = self.task.metrics(split, outputs[suffix], batch_size)
             metrics |= {f"{name}{suffix}": value for name, value in found.items()}
-            warnings.append(self.task.warning(split, outputs[suffix]))
+            warnings.append(self.task.sign_of_failure(split, outputs[suffix]))
 
         def keep(directory):
             self.task.keep(metrics)
@@ -458,7 +459,7 @@ class DataSet:
         """Writes the predictions, and prints their metrics."""
         member = self.combined(members)
         for suffix, split in splits.items():
-            warning = self.task.warning(split, member.outputs[suffix])
+            warning = self.task.sign_of_failure(split, member.outputs[suffix])
             if warning:
                 print(f"Warning: {warning}")
             part, examples = self.test_sets[suffix]

@@ -21,7 +21,6 @@ from albert_tf.publish import graph_inputs, signatures
 from albert_tf.records import schemas
 from albert_tf.tasks import base, data_report, glue, tables
 from albert_tf.text.sequences import pack_pairs, pack_windows
-from albert_tf.training.splits_and_results import Split
 
 _SMALL_SPREAD = 0.01  # standard deviation of predictions, relative to that of labels, that is none
 _MOST_CLASSES = 20  # of which eval_results.txt has metrics
@@ -168,13 +167,6 @@ class ClassificationTask(base.Task):
         """Scores or their labels, an array [n, K] of arrays of any shape."""
         return np.reshape(values, [-1, self.row.num_outputs])
 
-    def specimen(self):
-        """Outputs with all metrics; in regression, two different scores."""
-        if self.labels:
-            return super().specimen()
-        scores = np.tile(np.arange(2.0)[:, np.newaxis], self.row.num_outputs)
-        return Split({"label_ids": scores}, ()), {"logits": scores}
-
     def target(self, row):
         """The label of an example, or its scores."""
         several = self.labels is None and len(row["label_ids"]) > 1
@@ -198,10 +190,10 @@ class ClassificationTask(base.Task):
         rows += [[label, *row] for label, row in zip(self.labels, counts.tolist(), strict=True)]
         return f"{table}\n{tables.tab_separated(rows)}"
 
-    def warning(self, split, outputs):
+    def sign_of_failure(self, split, outputs):
         """A sign of failed training; scores that hardly differ are one too."""
         if self.labels:
-            return super().warning(split, outputs)
+            return super().sign_of_failure(split, outputs)
         scores, labels = map(self._scores, (outputs["logits"], split.arrays["label_ids"]))
         is_constant = np.std(scores, axis=0) < _SMALL_SPREAD * np.std(labels, axis=0)
         if len(scores) < 2 or not is_constant.any():
@@ -286,9 +278,8 @@ class GlueData(base.DataSet):
         count = counts["sorted_by_label"]
         if count > self.shuffle_buffer_size:
             print(
-                f"Warning: the {count} training examples are sorted by label and "
-                f"--shuffle_buffer_size={self.shuffle_buffer_size}, so batches are of one label: "
-                f"shuffle the file, or give --shuffle_buffer_size={count}."
+                f"Warning: the {count} training examples are sorted by label: shuffle the file, or "
+                f"give --shuffle_buffer_size={count} in place of {self.shuffle_buffer_size}"
             )
 
     @functools.cached_property

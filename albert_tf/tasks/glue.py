@@ -327,31 +327,26 @@ def _labels_in(task, table):
     is_unsure = table.header is None and task.splits_with_header is None
     if is_unsure and first and {*first}.isdisjoint(others):
         raise UserError(
-            f"{table.rows[0].place}: label {LABEL_SEPARATOR.join(first)!r} occurs only here, so "
-            "this line seems to be a header; give --header, or the columns by name, or --noheader "
-            "if it is not one"
+            f"{table.rows[0].place}: label {LABEL_SEPARATOR.join(first)!r} occurs only here: give "
+            "--header if this line is a header, else --noheader"
         )
     # Compare with the number of labels, not of rows: a row may have several labels.
     given = first + others
     labels = sorted({*given}, key=tables.order)
     if sum(map(bool, found)) >= _ENOUGH_ROWS and len(labels) > len(given) / 2:
-        numbers = "" if task.multi_label else "or --regression if these are numbers to predict; "
+        numbers = "" if task.multi_label else "--regression for numbers, "
         raise UserError(
             f"{table.path}: column {task.label[0]!r} has {len(labels)} different labels among "
-            f"{len(given)}, such as {reprlib.repr(given[0])}, so it does not hold classes. Give "
-            f"another --label_column; {numbers}or all classes as --labels"
+            f"{len(given)}, such as {reprlib.repr(given[0])}: give another --label_column, "
+            f"{numbers}or all classes as --labels"
         )
-    _warn_of_labels(labels, given, task.multi_label)
-    if task.label_form and not task.label_form.separator:
-        print(
-            f"Warning: --multi_label, but no text of {table.path} has several labels: they would "
-            f"be separated by {LABEL_SEPARATOR}, ; or , in their cell, as in a{LABEL_SEPARATOR}b"
-        )
+    for doubt in _doubts(task, labels, given):
+        print(f"Warning: {table.path}: {doubt}")
     return tuple(labels)
 
 
-def _warn_of_labels(labels, given, multi_label):
-    """Prints warnings of labels that may be one, none, several or numbers."""
+def _doubts(task, labels, given):
+    """Yields sentences on labels that may be one, none, several or numbers."""
     counts = collections.Counter(given)
     spelt = collections.defaultdict(list)
     for label in labels:
@@ -360,10 +355,7 @@ def _warn_of_labels(labels, given, multi_label):
         spelt[usual].append(f"{label!r} ({counts[label]})")
     for alike in spelt.values():
         if len(alike) > 1:
-            print(
-                f"Warning: the labels {' and '.join(alike)} are different classes: if they are "
-                "one, write them alike"
-            )
+            yield f"{' and '.join(alike)} are different labels: write them alike if they are one"
     values = [*map(_number, labels)]
     has_minus = -1 in values and {*values} != {-value for value in values}  # no scale such as -1, 1
     missing = [
@@ -371,23 +363,25 @@ def _warn_of_labels(labels, given, multi_label):
         for label in labels
         if label.casefold() in label_lists.MISSING or (has_minus and _number(label) == -1)
     ]
+    others = ",".join(label for label in labels if label not in missing)
     for label in missing:
-        print(
-            f"Warning: the label {label!r} of {counts[label]} rows may stand for a missing one: to "
-            f"leave them out, give --labels={','.join(x for x in labels if x not in missing)} "
-            "--skip_other_labels"
+        yield (
+            f"the label {label!r} of {counts[label]} rows may stand for a missing one: "
+            f"--labels={others} --skip_other_labels leaves them out"
         )
     several = next((x for x in labels if label_lists.is_joined(x, {*labels})), None)
-    if several and not multi_label:
-        print(
-            f"Warning: the label {several!r} of {counts[several]} rows is a class of its own, and "
-            "its parts are others: if a text has several labels, give --multi_label"
+    if several and not task.multi_label:
+        yield (
+            f"the label {several!r} of {counts[several]} rows has parts that are other labels: if "
+            "a text has several, give --multi_label"
         )
     fraction = next((label for label in labels if _number(label) % 1), None)
     if fraction and all(map(math.isfinite, values)):
-        print(
-            f"Warning: the labels are numbers such as {fraction}, and each is a class of its own: "
-            "to predict numbers, give --regression"
+        yield f"labels such as {fraction} are classes: to predict numbers, give --regression"
+    if task.label_form and not task.label_form.separator:
+        yield (
+            f"--multi_label, but no text has several labels, with {LABEL_SEPARATOR}, ; or , "
+            f"between them, as in a{LABEL_SEPARATOR}b"
         )
 
 
@@ -409,10 +403,7 @@ def describe(task, data_dir):
 def input_file(task, data_dir, split, needed=None):
     """Path of the file of a split; arguments and errors are those of `split_files.find`."""
     if split not in task.files:
-        raise UserError(
-            f"{task.folder} has no {split} file, only {', '.join(task.files)}; "
-            "choose another --task_name or leave that step out"
-        )
+        raise UserError(f"--task_name: {task.folder} has only {', '.join(task.files)}, no {split}")
     names = [os.path.join(task.folder, name) for name in task.files[split]]
     return split_files.find(data_dir, split, names, needed=needed)
 
@@ -490,19 +481,15 @@ def read_rows(task, data_dir, split):
         tables.Table, whose values are the texts and, except in the test split, the label.
     """
     labelled = split != "test"
-    if labelled and not task.label and split in task.files:
-        raise UserError(
-            f"--label_column is missing: {split_files.NEEDED_BY[split]} needs it. Name the column "
-            f"with the labels in {input_file(task, data_dir, split)}, or give its number, from 0"
-        )
     path = input_file(task, data_dir, split)
+    if labelled and not task.label:
+        raise UserError(
+            f"{path}: {split_files.NEEDED_BY[split]} needs --label_column, a name or a number"
+        )
     columns = task.text_of(split) + (task.label if labelled else ())
     twice = next((column for column in columns if columns.count(column) > 1), None)
     if twice is not None:
-        raise UserError(
-            f"{path}: column {twice!r} would be read twice: --text_column, --text_pair_column and "
-            "--label_column must be different columns. By default, --text_column is 0"
-        )
+        raise UserError(f"{path}: give column {twice!r} once; --text_column is 0 by default")
     if task.splits_with_header is None:
         has_header = _shares_header(task, data_dir, split) or None  # None: recognise it
     else:
@@ -513,8 +500,8 @@ def read_rows(task, data_dir, split):
         keep_blank=split in task.splits_with_blank_rows,
         skip_short=split in task.splits_with_short_rows,
     )
-    if task.is_own:
-        _check_texts(task, table)
+    if task.is_own and (mistake := next(_mistakes_of_texts(task, table), None)):
+        raise UserError(mistake)
     if split == "test" and table.header is None and task.splits_with_header is None:
         _check_no_header(task, table)
     if table.header is not None and not task.is_own:
@@ -524,10 +511,7 @@ def read_rows(task, data_dir, split):
         else:
             is_example = table.first[:1] and table.first[0].strip().isdecimal()
         if is_example:
-            raise UserError(
-                f"{path}, line 1: the file has no header, but files of this task need one: "
-                "put a line with the names of the columns first"
-            )
+            raise UserError(f"{path}, line 1: put the names of the columns first, as a header")
     return table
 
 
@@ -539,36 +523,29 @@ def _shares_header(task, data_dir, split):
     """
     if tables.names_in(task.text):
         return False  # the names tell
-    starts, given = {}, {"delimiter": task.delimiter, "has_header": False}
+    texts, given = {}, {"delimiter": task.delimiter, "has_header": False}
     for other in split_files.SPLITS:
         with contextlib.suppress(UserError):  # the split may not be needed
             path = input_file(task, data_dir, other)
             start = tables.first_lines(unpacking.lines(path))
             table = tables.open_table(path, task.text, start=start, **given)
-            starts[other] = [[*map(str.strip, row.cells)] for row in table.rows if row.cells]
-    texts = {
-        other: [[row[n] for n in task.text if n < len(row)] for row in rows[:2]]
-        for other, rows in starts.items()
-        if len(rows) > 1 and _has_label_of_header(task, rows)
-    }
+            rows = [[*map(str.strip, row.cells)] for row in table.rows if row.cells]
+            if len(rows) > 1 and not _begins_with_example(task, rows):
+                texts[other] = [[row[n] for n in task.text if n < len(row)] for row in rows[:2]]
     ours = texts.pop(split, None)
     return any(ours and ours[0] == rows[0] and ours[1] != rows[1] for rows in texts.values())
 
 
-def _has_label_of_header(task, rows):
-    """Whether no other row has the label of the first one, if there are labels."""
-    labels = _first_labels(task, rows)
-    if len(labels) < len(rows):
-        return True
-    if task.is_regression:
-        return math.isnan(_number(labels[0]))
-    return labels[0] not in {*labels[1:], *task.labels}
-
-
-def _first_labels(task, rows):
-    """Cells of the first label column in those of some rows that have it: list of str."""
+def _begins_with_example(task, rows):
+    """Whether the first of some rows has a label: bool; None if labels do not tell."""
     numbers = [column for column in task.label[:1] if isinstance(column, int)]
-    return [row[number].strip() for number in numbers for row in rows if number < len(row)]
+    labels = [row[number].strip() for number in numbers for row in rows if number < len(row)]
+    if len(labels) < len(rows):
+        return None
+    first, *others = [_is_label(task, x) or x in label_lists.STAND_INS for x in labels]
+    if first or labels[0] in labels[1:]:
+        return True
+    return False if others and all(others) else None
 
 
 def _check_no_header(task, table):
@@ -577,24 +554,19 @@ def _check_no_header(task, table):
     Without labels that show it, there is a warning.
     """
     rows = [row.cells for row in table.rows if any(row.cells)]
-    labels = _first_labels(task, rows)
-    are_labels = [_is_label(task, x) or x in label_lists.STAND_INS for x in labels]
-    first, *others = are_labels if len(labels) == len(rows) else [False]
-    if first or not tables.are_words(rows[0]):
-        return
+    is_example = _begins_with_example(task, rows)
     message = (
-        f"{table.rows[0].place}: this line seems to name the columns, but the files have no header "
-        "in common: remove it, or give --header if all files have one, --noheader if it is an "
-        "example"
+        f"{table.rows[0].place}: this line seems to name the columns: give --header if all files "
+        "have one, else remove it, or give --noheader if it is an example"
     )
-    if others and all(others):
+    if is_example is False and tables.are_words(rows[0]):
         raise UserError(message)
-    if tables.may_be_names(rows[0], rows[1:]):  # but a text may be a single word
+    if not is_example and tables.may_be_names(rows[0], rows[1:]):  # but a text may be a single word
         print(f"Warning: {message}")
 
 
-def _check_texts(task, table):
-    """Raises UserError if a column holds no texts: it counts the rows, is empty, or has lists.
+def _mistakes_of_texts(task, table):
+    """Yields what shows that a column holds no texts: it counts the rows, is empty, or has lists.
 
     Some numbers may be missing, as after rows of pandas were dropped. A seldom separator may also
     stand in a label, as in `DESC:manner How did it happen?`, whose second part would give it away.
@@ -603,38 +575,28 @@ def _check_texts(task, table):
     for place, column in enumerate(task.text):
         texts = [row.values[place].strip() for row in table.rows]
         if place == 0 and not any(texts):
-            raise UserError(
-                f"{table.path}: column {column!r} is empty in all rows. The file is read with "
-                f"{table.form}: give another --text_column, or write one character, such as a tab, "
-                "in place of separators such as ||| or ::"
+            yield (
+                f"{table.path}: column {column!r} is empty in all rows, with {table.form}: give "
+                "another --text_column, or separate columns by a single character, such as a tab"
             )
-        is_after_label = is_seldom and table.header is None and column - 1 in task.label
-        pairs = [
-            (text.split()[0], row.cells[column - 1])
-            for text, row in zip(texts, table.rows if is_after_label else (), strict=False)
-            if " " in text
-        ]
-        words = {word for word, _ in pairs}
-        if len({*pairs}) == len(words) < len(pairs) / 2:  # each belongs to one label
-            raise UserError(
-                f"{table.path}: few words begin all texts of column {column}, such as "
-                f"{reprlib.repr(pairs[0][0])}, so they may belong to the label. The file is read "
-                f"with {table.form}: write a tab between label and text, or give "
-                f"--delimiter={table.form.separator} if this is right"
-            )
+        if is_seldom and table.header is None and column - 1 in task.label:
+            labels = [row.cells[column - 1] for row in table.rows]
+            pairs = [(t.split()[0], x) for t, x in zip(texts, labels, strict=True) if " " in t]
+            words = {word for word, _ in pairs}
+            if len({*pairs}) == len(words) < len(pairs) / 2:  # each belongs to one label
+                yield (
+                    f"{table.path}: words such as {reprlib.repr(pairs[0][0])} begin all texts of "
+                    f"column {column} and may belong to the label, with {table.form}: put tabs "
+                    f"between columns, or give --delimiter={table.form.separator} if they do not"
+                )
         if not table.form.separator and all(t[:1] + t[-1:] == "[]" for t in texts):
-            raise UserError(
-                f"{table.path}: column {column!r} holds lists, such as {reprlib.repr(texts[0])}, "
-                "and no texts: join each list to a text, or give another column"
+            yield (
+                f"{table.path}: column {column!r} holds lists, such as {reprlib.repr(texts[0])}: "
+                "join each list to a text, or give another column"
             )
-        if len(texts) < 3 or not all(text.isdecimal() and len(text) < 10 for text in texts):
-            continue
-        numbers = [*map(int, texts)]
-        if numbers == sorted({*numbers}):
-            raise UserError(
-                f"{table.path}: column {column!r} only counts the rows, so it holds no texts: "
-                "give another --text_column or --text_pair_column"
-            )
+        numbers = [int(text) for text in texts if text.isdecimal() and len(text) < 10]
+        if len(numbers) == len(texts) > 2 and numbers == sorted({*numbers}):
+            yield f"{table.path}: column {column!r} counts the rows: give another --text_column"
 
 
 def labels_of(task, rows, normalize, skip_others=False):
@@ -656,12 +618,11 @@ def labels_of(task, rows, normalize, skip_others=False):
     for row, labels in zip(rows, found, strict=True):
         other = next((label for label in labels if label not in task.labels), None)
         if other is not None and not skip_others:
-            more = len(task.labels) - _MOST_SHOWN
+            shown = ", ".join([*task.labels[:_MOST_SHOWN], "..."][: len(task.labels)])
+            skip = "; --skip_other_labels leaves such rows out" * task.is_own
             raise UserError(
-                f"{row.place}: unknown label {reprlib.repr(other)}; known are "
-                f"{', '.join(task.labels[:_MOST_SHOWN])}{f' and {more} more' if more > 0 else ''}. "
-                "Correct the label, or give all classes as --labels"
-                f"{'; --skip_other_labels leaves out the rows of others' * task.is_own}"
+                f"{row.place}: unknown label {reprlib.repr(other)}; known are {shown}. Correct it, "
+                f"or give all classes as --labels{skip}"
             )
         known = labels if task.multi_label else labels[0]
         labels_of_rows.append(known if other is None else None)
@@ -690,9 +651,7 @@ def _score(row, text):
     score = _number(text)
     if not abs(score) <= float(tf.float32.max):  # nan is not
         hint = ". If this line names the columns, give --header" if row.number == 0 else ""
-        raise UserError(
-            f"{row.place}: the label must be a number. Received: {reprlib.repr(text)}{hint}"
-        )
+        raise UserError(f"{row.place}: the label must be a number, not {reprlib.repr(text)}{hint}")
     return score
 
 
@@ -706,9 +665,7 @@ def _labels_of(task, rows, normalize, needed=True):
         found = []
         for row, values in zip(rows, cells, strict=True):
             if not {*values} <= label_lists.BITS:
-                raise UserError(
-                    f"{row.place}: a label column holds 0 or 1. Received: {', '.join(values)}"
-                )
+                raise UserError(f"{row.place}: label columns hold 0 or 1, not {', '.join(values)}")
             chosen = zip(task.labels, values, strict=True)
             found.append([label for label, value in chosen if value in label_lists.ONES])
         return found

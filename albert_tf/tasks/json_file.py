@@ -30,10 +30,7 @@ def content(path, expected):
         found = found.decode(json.detect_encoding(found)).encode()
     first_line = found.lstrip().partition(b"\n")[0].strip()
     if not first_line.startswith((b"{", b"[")) and {*b",\t"} & {*first_line}:
-        raise UserError(
-            f"{path} seems to be a table, and {expected}. Convert it. It begins: "
-            f"{first_line[:40]!r}"
-        )
+        raise UserError(f"{path} begins like a table, {first_line[:40]!r}, and {expected}")
     return found
 
 

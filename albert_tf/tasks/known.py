@@ -83,15 +83,13 @@ def _scale(row, settings):
     kinds = [RunDirectory(each).task for each in settings.ensemble_dirs]
     if len({kind and kind.scale for kind in kinds}) > 1:
         raise UserError(
-            f"--ensemble_dirs={','.join(settings.ensemble_dirs)} were trained on other scores, "
-            "with other means and deviations: train them on the same file"
+            f"--ensemble_dirs={','.join(settings.ensemble_dirs)} must be trained on the same scores"
         )
     kinds += [folder.task or (given and RunDirectory(run_directory.directory_of(given)).task)]
     kind = kinds[0]
     if kind and kind.num_outputs != row.num_outputs:
         raise UserError(
-            f"--label_column={settings.label_column}: {row.num_outputs} columns, but the model has "
-            f"{kind.num_outputs} outputs"
+            f"--label_column={settings.label_column}: the model has {kind.num_outputs} scores"
         )
     return kind.scale if kind else None
 
@@ -105,10 +103,7 @@ def _check_text_column(settings):
         if value and not value.replace(",", "").isdecimal()
     ]
     if named and settings.origin("text_column") == "default":
-        raise UserError(
-            f"{' '.join(named)}: the columns have names, so give --text_column too, the name of "
-            "the column with the text"
-        )
+        raise UserError(f"{' '.join(named)}: give the name of the text too, as --text_column")
 
 
 # --- For the directory of a run ------------------------------------------------------------------
@@ -127,15 +122,13 @@ def find_kind(name, given_labels, shown):
     """
     if name in ("tsv", OF_WORDS, MULTI_LABEL):
         return None
-    fixed = {REGRESSION: None, race.RaceTask.name: race.labels_of(race.NUM_OPTIONS)}
-    if name == race.RaceTask.name and given_labels:
-        fixed[name] = race.labels_of(len(given_labels))
+    num_options = len(given_labels or ()) or race.NUM_OPTIONS
+    fixed = {REGRESSION: None, race.RaceTask.name: race.labels_of(num_options)}
     options.check_task_name(name, shown("task_name", name), [*fixed])
     labels = fixed[name] if name in fixed else glue.find_task(name).labels
     if given_labels not in (None, labels):
         raise UserError(
-            f"{shown('labels', list(given_labels))}, but those of {shown('task_name', name)} are "
-            f"{labels}"
+            f"{shown('labels', list(given_labels))} must be {labels} for {shown('task_name', name)}"
         )
     return FinetunedTask(name, labels)
 

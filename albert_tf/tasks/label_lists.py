@@ -142,8 +142,7 @@ def only_ones(cells):
     if all(len(items) == 1 and items[0][:1] not in ("[", "{", "(") for items in lists):
         return [items[0] for items in lists]
     raise UserError(
-        f"the labels are lists, as {reprlib.repr(filled[0])}: give --multi_label for several "
-        "labels of a text, or one label for each text"
+        f"the label {reprlib.repr(filled[0])} is a list: give --multi_label, or write one label"
     )
 
 
@@ -210,8 +209,7 @@ def _of_one_hot(lists, known):
         raise UserError(f"the labels are lists of 0 and 1. Received: {reprlib.repr(other)}")
     if {*map(len, lists)} - {0, len(names)}:
         raise UserError(
-            f"the lists of 0 and 1 have {count} entries, but there are {len(names)} labels: give "
-            "the label of each entry as --labels"
+            f"lists of 0 and 1 with {count} entries need as many --labels, not {len(names)}"
         )
     return [
         [name for name, item in zip(names, items, strict=True) if item in ONES] if items else []

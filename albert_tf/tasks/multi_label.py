@@ -15,7 +15,6 @@ from albert_tf.model import objectives
 from albert_tf.options import LABEL_SEPARATOR
 from albert_tf.publish import signatures
 from albert_tf.tasks import base, classification
-from albert_tf.training.splits_and_results import Split
 
 EVEN_CHANCE = 0.5
 _ROUNDING = 1e-6  # probabilities that are nearer cannot be told apart on another machine
@@ -153,11 +152,6 @@ class MultiLabelTask(classification.ClassificationTask):
             "loss": base.mean_over_batches(losses, batch_size),
         }
 
-    def specimen(self):
-        """Outputs with all metrics."""
-        each = np.eye(len(self.labels))
-        return Split({"label_ids": each}, ()), {"logits": each}
-
     def keep(self, metrics):
         """Keeps the threshold."""
         path = os.path.join(self.directory, LabelThreshold.FILE)
@@ -170,7 +164,7 @@ class MultiLabelTask(classification.ClassificationTask):
         """Number of examples with each label: int array [C]."""
         return arrays["label_ids"].sum(axis=0)
 
-    def warning(self, split, outputs):
+    def sign_of_failure(self, split, outputs):
         """A sign of failed training: all texts get the same labels, and not all have the same."""
         scores, gold = self.probabilities(outputs["logits"]), split.arrays["label_ids"]
         found = map(self._joined, scores > self._threshold(split, scores))

@@ -48,6 +48,7 @@ _QUOTED = re.compile(r'"(?:[^"]|"")+"')
 _LIST = re.compile(r"\[.*\]", re.DOTALL)
 # Words with a language, as `en:Ulm` of WikiANN, or a place in a word, as `科0` of Weibo NER.
 _MARKED = (re.compile(r"[a-z-]+:.+"), re.compile(r".\d"))
+_LABELLED = re.compile(r".+/[^/]+"), re.compile(r".+\|[^|]+")  # words such as dog/NN or dog|NN
 _PART_OF_INDEX = re.compile(r"\d+[-.]\d+")
 
 
@@ -139,11 +140,10 @@ def read(path, labels=None, needs_labels=True, columns=RECOGNISED, header=()):
     sentences = read_words(path, columns, labels or (), header)
     if not (needs_labels or sentences.has_labels):
         return sentences
-    if columns.label is None:
-        _check_shape(sentences)
-    _check_one_label(sentences)
-    if columns.word is None:
-        _check_words(sentences)
+    mistakes = [*_mistakes_of_labels(sentences, columns, labels is None)]
+    mistakes += _mistakes_of_words(sentences) if columns.word is None else ()
+    if mistakes:
+        raise UserError(mistakes[0])
     if "*" not in (labels or ()) and tag_schemes.have_brackets(w.label for w in sentences.words):
         for words in sentences:
             with about(words[0].place):
@@ -161,17 +161,11 @@ def read(path, labels=None, needs_labels=True, columns=RECOGNISED, header=()):
         with about(path):
             tag_schemes.find(places)
         return sentences
-    scheme = tag_schemes.find(labels)
     for label, place in places.items():
-        if not scheme.fits(label):
-            raise UserError(
-                f"{place}: a label of {scheme.name} is {scheme.expected}. Received: "
-                f"{reprlib.repr(label)}"
-            )
         if label not in labels:
             raise UserError(
-                f"{place}: unknown label {label}; known are {', '.join(labels)}. If the "
-                "training file lacks labels of the others, give all of them as --labels"
+                f"{place}: unknown label {reprlib.repr(label)}; known are {', '.join(labels)}. "
+                "Correct it, or give the labels of all files as --labels"
             )
     return sentences
 
@@ -288,24 +282,21 @@ def _of_objects(table, columns):
     missing = [n for n, found in zip(columns, names, strict=True) if n is not None and not found]
     if missing or not names[0]:
         raise UserError(
-            f"{table.path}: no key {missing[0] if missing else WORD_NAMES[0]!r} with a list of "
-            f"words or labels; there are {', '.join(table.header)}. Give --text_column and "
-            "--label_column, or write lists in place of texts and spans"
+            f"{table.path}: no key {missing[0] if missing else WORD_NAMES[0]!r} has a list; there "
+            f"are {', '.join(table.header)}: give --text_column and --label_column, of lists"
         )
     for row in table.rows:
         cells = [row.cells[table.header.index(name)] for name in names if name]
-        if not all(map(_LIST.fullmatch, cells)):
-            raise UserError(
-                f"{row.place}: lists of words and of their labels are expected, not texts and "
-                f"spans. Received: {', '.join(cells)}"
-            )
-        with about(row.place):  # in CSV, lists may be those of Python or NumPy
-            is_json = not table.form.separator
+        is_json, shown = not table.form.separator, ", ".join(cells)
+        with about(row.place):
+            if not all(map(_LIST.fullmatch, cells)):
+                raise UserError(f"lists of words and labels are expected. Received: {shown}")
+            # In CSV, lists may be those of Python or NumPy.
             lists = [parse_json(c, "a list") if is_json else label_lists.items_of(c) for c in cells]
-        if any(item in ("", None) for items in lists for item in items):
-            raise UserError(f"{row.place}: a word or label is empty. Received: {', '.join(cells)}")
-        if len(lists[0]) != len(lists[-1]):
-            raise UserError(f"{row.place}: {len(lists[0])} words, but {len(lists[-1])} labels")
+            if any(item in ("", None) for items in lists for item in items):
+                raise UserError(f"a word or label is empty. Received: {shown}")
+            if len(lists[0]) != len(lists[-1]):
+                raise UserError(f"{len(lists[0])} words, but {len(lists[-1])} labels")
         for cells in zip(*lists, strict=True):
             yield row.place, [str(cell) for cell in cells]
         yield row.place, ()
@@ -434,39 +425,80 @@ def _of_index(groups):
     return (divided, True) if rises else (groups, False)
 
 
-def _check_words(sentences):
-    """Raises UserError if a column that was recognised as that of the words has other things.
+def _mistakes_of_labels(sentences, columns, finds_labels):
+    """Yields what shows that labels stand elsewhere or in another form, and the remedy.
 
-    These are only numbers, also such as 1-2, or one thing in each sentence, such as a file; or all
-    words have a mark.
+    Args:
+        sentences: Sentences.
+        columns: Columns, those given.
+        finds_labels: bool, whether the labels of the file are those of the task.
     """
-    words = [word.text for word in sentences.words]
-    if len(words) > _FEW and any(all(map(mark.fullmatch, words)) for mark in _MARKED):
-        raise UserError(
-            f"{sentences.path}: all words have a mark, such as {words[0]}, which the model would "
-            "read as a part of them: remove it from the files, or give --text_column="
-            f"{sentences.columns.word} if it belongs to them"
+    path, words, rows = sentences.path, sentences.words, sentences.rows
+    cells = [cell for row in rows if len(row) > 1 for cell in row]
+    if columns.label is None and cells and any(all(map(p.fullmatch, cells)) for p in _LABELLED):
+        yield (
+            f"{path}: a line has several words with their labels, such as {cells[0]!r}: write one "
+            "word and its label on each line, with a tab between them"
         )
-    are_numbers = len(words) > 2 and all(
-        word.isdecimal() or _PART_OF_INDEX.fullmatch(word) for word in words
+    # Several labels, next to a cell with as many parts.
+    several = [(w, row) for w, row in zip(words, rows, strict=True) if _size(w.label) > 1]
+    if several and all([*map(_size, row)].count(_size(w.label)) > 1 for w, row in several):
+        word, _ = several[0]
+        yield (
+            f"{word.place}: there are {_size(word.label)} labels, {reprlib.repr(word.label)}: "
+            "write a word and its label on each line, or lists in --text_column and --label_column"
+        )
+    if columns.label is None and finds_labels:
+        labels, by_column = {word.label for word in words}, [{*x} for x in zip(*rows, strict=False)]
+        marked = [number for number, cells in enumerate(by_column) if _have_spans(cells)]
+        has_keys = labels == {"_"} or any("=" in label for label in labels)
+        if marked and not _have_spans(labels):
+            yield (
+                f"{path}: column {marked[0]} has labels such as B-x and O: give --text_column and "
+                f"--label_column={marked[0]}, or the number of the last column as --label_column"
+            )
+        elif has_keys and sentences.columns.word == 1 and len(by_column) == 10:
+            yield f"{path}: the last column is MISC of CoNLL-U: give --label_column=3 or another"
+
+
+def _mistakes_of_words(sentences):
+    """Yields what shows that a column that was recognised does not hold the words, and the remedy.
+
+    All words have a mark; or they are only numbers, also such as 1-2, or one thing in each
+    sentence, such as a file.
+    """
+    path, column = sentences.path, sentences.columns.word
+    texts = [word.text for word in sentences.words]
+    if len(texts) > _FEW and any(all(map(mark.fullmatch, texts)) for mark in _MARKED):
+        yield (
+            f"{path}: all words have a mark, such as {texts[0]}: remove it, or give "
+            f"--text_column={column} if it belongs to them"
+        )
+    are_numbers = len(texts) > 2 and all(
+        text.isdecimal() or _PART_OF_INDEX.fullmatch(text) for text in texts
     )
-    is_constant = all(len({word.text for word in words}) == 1 for words in sentences)
-    if any(len(cells) < 3 for cells in sentences.rows):
-        return
-    if are_numbers or (is_constant and max(map(len, sentences)) > 2):
-        raise UserError(
-            f"{sentences.path}: column {sentences.columns.word} has only numbers, or the same in "
-            f"all lines of a sentence, such as {words[0]}, so it may not hold the words: give "
-            "--text_column, the number or the name of the column that does"
-        )
+    is_constant = max(map(len, sentences)) > 2 and all(
+        len({word.text for word in sentence}) == 1 for sentence in sentences
+    )
+    if min(map(len, sentences.rows)) > 2 and (are_numbers or is_constant):
+        yield f"{path}: column {column} may not hold the words, as {texts[0]}: give --text_column"
+
+
+def _size(cell):
+    """The number of words or labels in a cell, which is one in most."""
+    return len(_PART.findall(cell))
+
+
+def _have_spans(labels):
+    return tag_schemes.are_of_spans(labels) or (
+        len(labels) > 1 and tag_schemes.have_brackets(labels)
+    )
 
 
 def _word(line, cells, columns, place):
     word, label = columns.word, -1 if columns.label is None else columns.label
     if word >= len(cells) or not cells[word]:
-        raise UserError(
-            f"{place}: column {word}, of the word, is empty; --text_column gives another"
-        )
+        raise UserError(f"{place}: column {word} has no word; --text_column gives another")
     is_alone = len(cells) == word + 1 if label == -1 else label >= len(cells)
     return Word(cells[word], "" if is_alone else cells[label].strip(), line, place)
 
@@ -496,17 +528,13 @@ def find_labels(data_dir, given=None, columns=RECOGNISED):
     """
     if given:
         if len(set(given)) < max(len(given), 2):
-            raise UserError(
-                f"--labels must be at least two different labels. Received: {','.join(given)}"
-            )
+            raise UserError(f"--labels={','.join(given)} must be at least two different labels")
         with about(f"--labels={','.join(given)}"):
             tag_schemes.find(given)
         return tuple(given)
     path = input_file(data_dir, "train", split_files.LABELS_NEEDED)
     sentences = read(path, columns=columns)
     found = collections.Counter(word.label for word in sentences.words)
-    if columns.label is None:
-        _check_last_column(sentences, {*found})
     first = sentences.words[0]
     if not sentences.header and found[first.label] == 1 and found.total() > _FEW:
         print(
@@ -515,71 +543,12 @@ def find_labels(data_dir, given=None, columns=RECOGNISED):
         )
     if all(map(str.isdecimal, found)):
         print(
-            f"Warning: {path}: the labels are numbers, such as {first.label}, and count as plain "
-            "tags. If they stand for names such as B-PER, write the names into the files: then "
-            "entities are scored"
+            f"Warning: {path}: the labels are numbers, such as {first.label}. If they stand for "
+            "names such as B-PER, write these into the files: then entities are scored"
         )
     if len(found) < 2:
         raise UserError(f"{path}: at least two different labels are needed, not {', '.join(found)}")
     return tuple(sorted(found, key=lambda label: (label != "O", tables.order(label))))
-
-
-def _check_shape(sentences):
-    """Raises UserError if a line is a sentence, of words such as `dog/NN` or `dog|NN`."""
-    several = [cells for cells in sentences.rows if len(cells) > 1]
-    patterns = [re.compile(rf".+{re.escape(mark)}[^{mark}]+") for mark in "|/"]
-    if several and any(all(map(p.fullmatch, itertools.chain(*several))) for p in patterns):
-        raise UserError(
-            f"{sentences.path}: a line has several words with their labels, such as "
-            f"{several[0][0]!r}: write one word and its label on each line, with a tab between them"
-        )
-
-
-def _check_one_label(sentences):
-    """Raises UserError if cells have several labels, each next to a cell with as many parts."""
-
-    def size(cell):
-        return len(_PART.findall(cell))
-
-    several = [word for word in sentences.words if size(word.label) > 1]
-    rows = [[word.label, *columns_of(sentences.lines[word.line - 1])] for word in several]
-    sizes = [[*map(size, cells)] for cells in rows]  # the label stands in its row too
-    if several and all(of_row.count(of_row[0]) > 2 for of_row in sizes):
-        word, count = several[0], sizes[0][0]
-        raise UserError(
-            f"{word.place}: there are {count} labels, {reprlib.repr(word.label)}: write one word "
-            "and its label on each line; or, in CSV, lists of words and of labels whose names are "
-            "in the first line, such as tokens and ner_tags, or in --text_column and --label_column"
-        )
-
-
-def _check_last_column(sentences, labels):
-    """Raises UserError if another column than the last has labels of spans, and the last has not.
-
-    It is one too if the last column is MISC of CoNLL-U.
-
-    Args:
-        sentences: Sentences.
-        labels: set of str, those of the last column.
-    """
-    columns = [{*cells} for cells in zip(*sentences.rows, strict=False)]
-    marked = [
-        str(n)
-        for n, cells in enumerate(columns)
-        if tag_schemes.are_of_spans(cells) or (len(cells) > 1 and tag_schemes.have_brackets(cells))
-    ]
-    if marked and not tag_schemes.are_of_spans(labels):
-        raise UserError(
-            f"{sentences.path}: column {marked[0]} has labels such as B-x and O, and the last has "
-            f"others: give --label_column={marked[0]} and the --text_column with the words, or the "
-            f"number of the last as --label_column if its labels are meant"
-        )
-    has_keys = any("=" in label for label in labels) or labels == {"_"}
-    if has_keys and sentences.columns.word == 1 and len(columns) == 10:
-        raise UserError(
-            f"{sentences.path}: the last column is MISC of CoNLL-U, such as {min(labels)}: give "
-            "--label_column=3 for parts of speech, or the number of another column"
-        )
 
 
 def with_labels(sentences, labels):
@@ -740,11 +709,10 @@ class NerTask(base.Task):
 
     def specimen(self):
         """Outputs with all metrics: a sentence with every label."""
-        (labels, _), outputs = super().specimen()
-        arrays = {name: ids[np.newaxis] for name, ids in labels.items()}
-        arrays["label_mask"] = np.ones_like(arrays["label_ids"])
+        ids = np.arange(len(self.labels))[np.newaxis]
+        arrays = {"label_ids": ids, "label_mask": np.ones_like(ids)}
         words = [Word("", label) for label in self.labels]
-        return Split(arrays, [words]), {"logits": outputs["logits"][np.newaxis]}
+        return Split(arrays, [words]), {"logits": np.eye(ids.size)[ids]}
 
     def label_counts(self, arrays):
         """Number of words with each label: int array [C]."""

@@ -62,7 +62,6 @@ _OPTION = re.compile(
 _LIST = re.compile(r"""\s*(\[.*\]|\([^()]*,[^()]*\)|\(\s*['"].*\))\s*""", re.DOTALL)
 # A passage or answer is a list if it begins with a quoted text, and not with "[1]" or "[[Link]]".
 TEXT_LIST = re.compile(r"""\[([\s\[{]*["'].*)?\]""", re.DOTALL)
-_NUMBER = re.compile(r"([0-9]{1,9})(\.0+)?")  # as pandas writes one next to missing ones
 _MARKED = re.compile(r"^\(?([A-Za-z])[.):]$")  # an answer such as (A) or A.
 _BLANK = "_"  # where an option belongs in a question that is a gapped sentence
 _BLANKS = re.compile(r"__|[^\W_]_[^\W_]")  # where the option comes several times, or in a word
@@ -107,10 +106,7 @@ def input_files(data_dir, split, levels=LEVELS):
     """
     if own_splits(data_dir):
         if levels != LEVELS:
-            raise UserError(
-                f"--{levels[0]}_only chooses a level of RACE. --data_dir={data_dir} has tables, "
-                "which have no levels"
-            )
+            raise UserError(f"--{levels[0]}_only: --data_dir={data_dir} has tables without levels")
         return [("", split_files.find(data_dir, split, split_files.OWN[split]))]
     found_files = []
     for level in levels:
@@ -123,8 +119,7 @@ def input_files(data_dir, split, levels=LEVELS):
         ]
         if not found:
             raise UserError(
-                f"no .txt file in {folder}; --data_dir must hold the unpacked folder RACE, or "
-                "choose a level with --middle_only or --high_only"
+                f"no .txt file in {folder}: check --data_dir, or give --middle_only or --high_only"
             )
         whole = os.path.join(folder, "all.txt")
         found_files += [(level, path) for path in ([whole] if whole in found else found)]
@@ -176,8 +171,7 @@ def read_examples(
     unknown = sum(example.label is None for example in examples)
     if 0 < unknown < len(examples):
         raise UserError(
-            f"{where}: {unknown} of {len(examples)} questions have no answers; give all of them or "
-            "none"
+            f"{where}: {unknown} of {len(examples)} questions have no answers: give all or none"
         )
     return examples
 
@@ -257,8 +251,7 @@ def read_passage(
         question = normalize(field({"question": question}, "question", str, where))
         if not isinstance(choices, list) or not 2 <= len(choices) <= most_options:
             raise UserError(
-                f"{where}: a list of 2 to {most_options} options is expected. Received: "
-                f"{reprlib.repr(choices)}"
+                f"{where}: there must be 2 to {most_options} options, not {reprlib.repr(choices)}"
             )
         choices = [normalize(field({"option": text}, "option", str, where)) for text in choices]
         if needs_answers or answer is not None:
@@ -345,10 +338,7 @@ def _read_table(path):
         )
     parts = [name for name in table.header if name.lower().partition(".")[0] in COLUMNS["article"]]
     if parts and not columns["article"]:
-        raise UserError(
-            f"{path}: the passage is an object with {', '.join(parts)}: write it as a text, or as "
-            "a list of texts"
-        )
+        raise UserError(f"{path}: the passage is an object with {', '.join(parts)}: write a text")
     return table
 
 
@@ -397,8 +387,7 @@ def passages_of_table(path, with_answers=True):
         found.append((row.place, passage | ({"answers": [answer]} if is_known else {})))
         if is_known and not is_label:
             others.append(found[-1])
-    letters = _letters_of_numbers(path, others) or _letters_or_texts(others)
-    for (_, passage), letter in zip(others, letters, strict=True):
+    for (_, passage), letter in zip(others, _letters_of(others), strict=True):
         passage["answers"] = [letter]
     yield from found
 
@@ -408,10 +397,7 @@ def _joined(what, cell):
     items = label_lists.values_of(cell) if TEXT_LIST.fullmatch(cell) else [cell]
     other = next((item for item in items if not isinstance(item, str)), None)
     if other is not None:
-        raise UserError(
-            f"the {what} is a list with {reprlib.repr(other)}: write it as a text, or as a list "
-            "of texts"
-        )
+        raise UserError(f"the {what} is a list with {reprlib.repr(other)}: write a list of texts")
     return " ".join(items)
 
 
@@ -435,45 +421,11 @@ def _options_in(cell):
     return [[tables.cell(item).strip() for item in values] for values in (items, labels)]
 
 
-def _letters_of_numbers(path, found):
-    """The letters of answers that are numbers of options: list of str; None if they are not.
+def _letters_of(found):
+    """The letters of answers that are texts, letters or numbers of options: list of str.
 
-    Args:
-        path: str.
-        found: list of (place, passage with one question and its answer).
-
-    Raises:
-        UserError: it cannot be seen what the numbers mean.
-    """
-    given = [(p["answers"][0], p["options"][0]) for _, p in found]
-    matches = [_NUMBER.fullmatch(answer) for answer, _ in given]
-    if not given or not all(matches):
-        return None
-    numbers = [(int(m[1]), len(o)) for m, (_, o) in zip(matches, given, strict=True)]
-    are_texts = all(answer in options for answer, options in given)
-    first = min(1, *(number for number, _ in numbers))
-    if not all(number - first < count for number, count in numbers):
-        return None  # texts, or an error that names the line
-    if are_texts:
-        places = [options.index(answer) for answer, options in given]
-        if places == [number - first for number, _ in numbers]:
-            return None
-        raise UserError(
-            f"{path}: the answers are numbers, and the options too, so it cannot be seen whether "
-            "an answer is the text of an option or its number: give letters (A, B, ...)"
-        )
-    if first and not any(number == count for number, count in numbers):
-        raise UserError(
-            f"{path}: the answers are numbers, and it cannot be seen whether the first option is 0 "
-            "or 1: give letters (A, B, ...) or the texts of the options"
-        )
-    return [_letter_at(number - first) for number, _ in numbers]
-
-
-def _letters_or_texts(found):
-    """Answers that are letters or texts of options, and none both of different ones: list of str.
-
-    If only one of the two is possible for each answer of the file, it is meant.
+    An answer is read as all answers of the file can be read. Where none of these readings fits all,
+    some may be letters and others texts, which are left as they are.
 
     Args:
         found: list of (place, passage with one question and its answer).
@@ -481,28 +433,33 @@ def _letters_or_texts(found):
     Raises:
         UserError: it cannot be seen what an answer means.
     """
-    answers = [passage["answers"][0] for _, passage in found]
-    options = [[*map(str.strip, passage["options"][0])] for _, passage in found]
-    by_letter = [
-        _place(a.upper(), [*LETTERS[: len(o)]]) for a, o in zip(answers, options, strict=True)
-    ]
-    by_text = [_place(a, o) for a, o in zip(answers, options, strict=True)]
-    for n, (letter, text) in enumerate(zip(by_letter, by_text, strict=True)):
-        if None in (letter, text) or letter == text:
-            continue
-        if (None in by_letter) == (None in by_text):
+    readings = []
+    for _, passage in found:
+        (answer,), (options,) = passage["answers"], passage["options"]
+        count, number = len(options), tables.whole(answer)
+        readings.append([
+            _place(answer, [*map(str.strip, options)]),
+            _place(answer.upper(), [*LETTERS[:count]]),
+            _place(number, [*map(str, range(count))]),
+            _place(number, [*map(str, range(1, count + 1))]),
+        ])  # fmt: skip
+    readings = [*zip(*readings, strict=True)]
+    possible = [reading for reading in readings if None not in reading]
+    if len(possible) == 1 or any(reading == possible[0] for reading in possible[1:]):
+        return [*map(_letter_at, possible[0])]
+    meanings = zip(*(possible or readings[:2]), strict=True)
+    for (where, passage), places in zip(found, meanings, strict=True):
+        if len({*places} - {None}) > 1:
             raise UserError(
-                f"{found[n][0]}: the answer {answers[n]!r} is the letter of an option and the text "
-                "of another: give each answer as the number of its option, from 0"
+                f"{where}: the answer {passage['answers'][0]!r} may stand for several options: "
+                "write all as letters (A, B, ...) or, if options are letters, as numbers from 0"
             )
-        if None in by_letter:
-            answers[n] = _letter_at(text)
-    return answers
+    return [passage["answers"][0] for _, passage in found]
 
 
 def _place(item, items):
-    """The place of an item in a list: int, or None."""
-    return items.index(item) if item in items else None
+    """The place of an item that a list has once: int, or None."""
+    return items.index(item) if items.count(item) == 1 else None
 
 
 def _letter_at(place):

@@ -22,7 +22,7 @@ _SAMPLE, SAMPLE_LINES = 2**20, 200  # bytes and lines that tell the separator
 _CELL = re.compile(rb'("(?:[^"]|"")*+"|[^"\t\n]*+)(?:\t|\r?\n|\Z)')
 _TO_SPACES = str.maketrans("\t\r\n", "   ")
 _NUMBER = re.compile(r"[+-]?\d{1,1000}(\.\d{0,1000})?")
-_WHOLE = re.compile(r"\+?(0|-?[1-9]\d*)(\.0*)?")
+_WHOLE = re.compile(r"\+?(0|-?[1-9]\d{0,999})(\.0*)?")  # pandas writes 1.0 next to an empty cell
 
 
 def order(name):
@@ -33,6 +33,12 @@ def order(name):
     """
     is_number = _NUMBER.fullmatch(name)
     return (0, fractions.Fraction(name.removesuffix(".")), name) if is_number else (1, 0, name)
+
+
+def whole(text):
+    """The digits of a whole number, also of 1.0 or +1: str, or None if the text is none."""
+    match = _WHOLE.fullmatch(text)
+    return match and match[1]
 
 
 def spellings(labels, known=()):
@@ -50,8 +56,7 @@ def spellings(labels, known=()):
     def meaning(label):
         if label.lower() in ("true", "false"):
             return label.lower()
-        whole = _WHOLE.fullmatch(label)
-        return whole[1] if whole else label
+        return whole(label) or label
 
     used = {}
     for label in [*known, *sorted(labels, key=lambda label: (len(label), label))]:
@@ -149,8 +154,8 @@ def find_form(content, path, any_of, delimiter=None, quoted_tabs=True):
         forms.sort(key=lambda form: form.separator != ",")
     if delimiter:
         return next((f for f in forms if f.separator == delimiter), Form(delimiter, True))
-    lines = content[:_SAMPLE].split(b"\n")[:SAMPLE_LINES]
-    lines = [line.decode(errors="replace").removesuffix("\r") + "\n" for line in lines]
+    text = content[:_SAMPLE].decode(errors="replace").replace("\r", "")
+    lines = [f"{line}\n" for line in text.split("\n")[:SAMPLE_LINES]]
     found = {form: rank for form in forms if (rank := _rank(lines, form, any_of)) is not None}
     if not found:
         return forms[0]
@@ -166,20 +171,20 @@ _FITS, _ONE_COLUMN, _SELDOM, _PUNCTUATION = range(4)  # of a separator, best fir
 def _rank(lines, form, any_of):
     """How well a form fits lines: (whether names are missing, a rank); None if it does not."""
     try:
-        rows = list(filter(None, csv_rows(lines, form)))
-    except csv.Error:
+        cells = [row for _, row in rows(map(str.encode, lines), "", form, is_strict=False) if row]
+    except UserError:
         return None
-    if len(rows) > 2:
-        rows.pop()  # which may be cut
-    widths = [len(row) for row in rows] or [0]
+    if len(cells) > 2:
+        cells.pop()  # which may be cut
+    widths = [len(row) for row in cells] or [0]
     width = widths[0]
     needed = (max([min(len(c), 2), *(n + 1 for n in c if isinstance(n, int))]) for c in any_of)
     if width < min(needed):
         return None
     wanted = [*filter(None, map(names_in, any_of))]
     needs_names = bool(wanted) or () in any_of
-    is_unnamed = needs_names and not _has_names(map(str.strip, [*rows, []][0]), any_of)
-    if sum(other != width for other in widths) > len(rows) / 10 and (is_unnamed or not wanted):
+    is_unnamed = needs_names and not _has_names(map(str.strip, [*cells, []][0]), any_of)
+    if sum(other != width for other in widths) > len(cells) / 10 and (is_unnamed or not wanted):
         return None
     text, separator = "".join(lines), re.escape(form.separator)
     marks = re.findall(rf"{separator}(?= )|(?<=\d){separator}(?=\d)", text)
@@ -313,9 +318,7 @@ class Table(NamedTuple):
                 the header or is longer than the first line.
         """
         if names_in(columns) and self.header is None:
-            raise UserError(
-                f"--noheader: {self.path} has no names then, so give columns by number, from 0"
-            )
+            raise UserError(f"--noheader: give the columns of {self.path} by number, from 0")
         numbers = [number_of(column, self.header, self.path, self.form) for column in columns]
         width = max(numbers) + 1 - min(0, *numbers)
         blank = [""] * max(width, len(self.first)) if keep_blank else []
@@ -330,9 +333,8 @@ class Table(NamedTuple):
                 left_out += 1
             else:
                 raise UserError(
-                    f"{row.place}: {len(cells)} columns, at least {width} are expected. The file "
-                    f"is read with {self.form}; run_classifier.py and predict.py take another "
-                    "--delimiter"
+                    f"{row.place}: {len(cells)} columns, but {width} are needed, with {self.form}: "
+                    "correct the row, or give another --delimiter"
                 )
         if not found:
             raise UserError(f"{self.path} holds no example")
@@ -384,10 +386,7 @@ def open_table(
         raise UserError(f"{path} holds no example")
     cells = table[0][1]
     if quoted_tabs and len(cells) == 1 and re.match(r"__label__\S+ +\S", cells[0]):
-        raise UserError(
-            f"{path}: the labels stand before the text, as for fastText: write a tab in place of "
-            "the space between labels and text"
-        )
+        raise UserError(f"{path} is written for fastText: put tabs between labels and text")
     if quoted_tabs:  # spreadsheets write separators alone for rows without content
         table = [(line, cells if any(map(str.strip, cells)) else []) for line, cells in table]
     top, may_have_names = 0, any(map(names_in, any_of))
@@ -440,9 +439,8 @@ def _check_against_first(row, table):
         raise UserError(f"{row.place}: the names of the columns are repeated: remove this line")
     if any(map(str.strip, row.cells[len(first) :])):  # pandas refuses it too
         raise UserError(
-            f"{row.place}: {len(row.cells)} columns, but the first line has {len(first)}. The file "
-            f"is read with {table.form}: put texts with this character in quotes, or give another "
-            "--delimiter to run_classifier.py or predict.py"
+            f"{row.place}: {len(row.cells)} columns, but the first line has {len(first)}, with "
+            f"{table.form}: put texts with separators in quotes, or give another --delimiter"
         )
 
 
@@ -492,8 +490,7 @@ def number_of(column, header, path, form=None):
         state = "two columns are named" if column in header else "no column"
         raise UserError(
             f"{path}: {state} {column!r} in its header; there are {', '.join(map(repr, header))}"
-            f"{f', with {form}' if form else ''}. --text_column, --label_column and so on name the "
-            "columns, --delimiter the separator"
+            f"{f', with {form}' if form else ''}: check --text_column, --label_column, --delimiter"
         )
     return header.index(column)
 
@@ -545,8 +542,8 @@ def objects(content, path, row_keys=frozenset()):
     lines = content.removesuffix(b"\n").split(b"\n")
     is_line = path.endswith(".jsonl") and len(lines) == 1 and content[:1] == b"{" and not row_keys
     if _is_one_value(content) and not is_line:
-        whole = parse_json(content, path)
-        found = _rows_of_object(whole, path, row_keys) if isinstance(whole, dict) else whole
+        value = parse_json(content, path)
+        found = _rows_of_object(value, path, row_keys) if isinstance(value, dict) else value
     else:
         found = [
             parse_json(line, f"{path}, line {n}") if line.strip() else None
@@ -554,10 +551,7 @@ def objects(content, path, row_keys=frozenset()):
         ]
     for number, row in enumerate(found if isinstance(found, list) else [found], start=1):
         if not isinstance(row, dict | None):
-            raise UserError(
-                f"{path}, line {number}: a JSON object with the columns is expected. Received: "
-                f"{reprlib.repr(row)}"
-            )
+            raise UserError(f"{path}, line {number}: {reprlib.repr(row)} is no JSON object")
         yield number, row
 
 
@@ -583,33 +577,29 @@ def _rows_of_object(found, path, row_keys):
         for key, value in found.items()
         if isinstance(value, list) and value and all(isinstance(row, dict) for row in value)
     }
+    is_row = not row_keys.isdisjoint(found)
     if not row_keys.isdisjoint(lists):
         return [found]
     match found:
         case {"columns": [*names], "data": [[*_], *_] as rows}:  # as pandas writes split tables
             return [dict(zip(names, row, strict=False)) for row in rows]
-    if "data" in lists and row_keys.isdisjoint(found):
+    if "data" in lists and not is_row:
         return lists["data"]
     columns = [*found.values()]
-    are_columns = all(isinstance(c, list) for c in columns) and len({*map(len, columns)}) == 1
-    if are_columns and len(columns) > 1 and len(lists) < len(columns):  # some may hold objects
+    are_lists = all(isinstance(column, list) for column in columns)
+    if are_lists and len({*map(len, columns)}) == 1 and len(lists) < len(columns):
         return [dict(zip(found, row, strict=True)) for row in zip(*columns, strict=True)]
-    lists = lists if row_keys.isdisjoint(found) else {}
-    if len(lists) > 1:
-        raise UserError(
-            f"{path}: the object has several lists of objects, {', '.join(lists)}: keep one of "
-            "them, as a list or as JSON lines"
-        )
-    if lists:
+    if lists and not is_row:
+        if len(lists) > 1:
+            names = ", ".join(lists)
+            raise UserError(f"{path} has lists of objects, {names}: keep the one with the rows")
         return next(iter(lists.values()))
-    if all(key.isdecimal() and isinstance(row, dict) for key, row in found.items()):
-        return list(found.values())
-    keys = [[*c] for c in found.values() if isinstance(c, dict)]
-    if len(keys) == len(found) and all({*other} == {*keys[0]} for other in keys):
-        return [{name: c[key] for name, c in found.items()} for key in keys[0]]
-    if not are_columns:
-        return [found]
-    return [dict(zip(found, row, strict=True)) for row in zip(*columns, strict=True)]
+    if all(isinstance(column, dict) for column in columns):
+        if all(map(str.isdecimal, found)):
+            return columns
+        if all(column.keys() == columns[0].keys() for column in columns):
+            return [{name: c[key] for name, c in found.items()} for key in columns[0]]
+    return [found]
 
 
 def cell(value):
@@ -645,31 +635,17 @@ def rows(lines, name, form, is_strict=True):
     if form.has_hint:
         next(texts)
     number = first = 1 + form.has_hint
-    reader = _reader(texts, form, is_strict)
+    given = {"strict": is_strict, "skipinitialspace": form.spaced}
+    reader = csv.reader(texts, delimiter=form.separator, **given)
     try:
         while (row := _next_row(reader)) is not None:
             yield number, row
             number = reader.line_num + first
     except csv.Error as error:
         raise UserError(
-            f"{name}, line {number}: the row is not valid CSV: {error}. In a cell in quotes, a "
-            'quote is written twice, as "", and not as \\". The file is read with '
-            f"{form}; run_classifier.py and predict.py take another --delimiter"
+            f"{name}, line {number}: the row is not valid CSV, with {form}: {error}. In quotes, "
+            'write a quote as "", not as \\"; or give another --delimiter'
         ) from error
-
-
-def csv_rows(lines, form):
-    """Yields the rows of lines, list of str, as `rows`."""
-    if not form.is_quoted:
-        yield from (line.removesuffix("\n").split(form.separator) for line in lines if line != "\n")
-        return
-    reader = _reader(lines, form, strict=False)
-    while (row := _next_row(reader)) is not None:
-        yield row
-
-
-def _reader(texts, form, strict):
-    return csv.reader(texts, delimiter=form.separator, strict=strict, skipinitialspace=form.spaced)
 
 
 def _next_row(reader):

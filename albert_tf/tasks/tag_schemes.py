@@ -35,13 +35,6 @@ class Scheme(NamedTuple):
     pattern: re.Pattern = _MARK_FIRST
     outside: str = "O"
 
-    @property
-    def expected(self):
-        """The labels that fit, for messages."""
-        form = "x-{}" if self.pattern is _MARK_LAST else "{}-x"
-        marks = self.marks.replace(self.outside, "")
-        return f"{self.outside}, " + " or ".join(map(form.format, marks))
-
     def fits(self, label):
         """Whether a label is one of the scheme (bool)."""
         found = self.pattern.fullmatch(label)
@@ -104,9 +97,10 @@ def find(labels):
         return PLAIN
     closest = max(SCHEMES, key=lambda scheme: sum(map(scheme.fits, labels)))
     wrong = [label for label in labels if not closest.fits(label)]
+    marked = " or ".join(f"{mark}-x" for mark in closest.marks.replace("O", ""))
     raise UserError(
-        f"labels {', '.join(sorted(wrong))} do not fit the others: a label of {closest.name} is "
-        f"{closest.expected}, and words in no span have {closest.outside}"
+        f"labels {', '.join(sorted(wrong))} do not fit the others, which are of {closest.name}: "
+        f"{marked}, and O for words in no span"
     )
 
 

@@ -14,11 +14,11 @@ def test_collapse_warning():
     task = Task()
     task.labels, task.classified = ("yes", "no"), "texts"
     same, different = np.float32([[0.1, 0.9], [0.3, 0.7]]), np.float32([[0.1, 0.9], [0.7, 0.3]])
-    assert_says(task.warning(None, {"logits": same}), "2 ... 'no'")
-    assert task.warning(None, {"logits": different}) is None
-    assert task.warning(None, {"logits": same[:1]}) is None
+    assert_says(task.sign_of_failure(None, {"logits": same}), "2 ... 'no'")
+    assert task.sign_of_failure(None, {"logits": different}) is None
+    assert task.sign_of_failure(None, {"logits": same[:1]}) is None
     task.labels = None
-    assert task.warning(None, {"logits": np.float32([[1.0], [1.0]])}) is None
+    assert task.sign_of_failure(None, {"logits": np.float32([[1.0], [1.0]])}) is None
 
 
 @pytest.mark.parametrize(

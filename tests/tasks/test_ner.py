@@ -103,8 +103,8 @@ def test_a_test_file_without_labels(written):
         ("a\tO\n\tO\n", "line 2"),
         ("a\tX\tO\t\nb\tO\n", "line 1 ... tab"),
         ("a,O\nb O\n", "line 1 ... .csv"),
-        ("a O\nb PER\n", "line 2 ... O ... B-x ... I-x ... 'PER'"),
-        ("a O\nb B-\n", "line 2 ... O ... B-x ... I-x ... 'B-'"),
+        ("a O\nb PER\n", "line 2 ... 'PER' ... O ... B-LOC"),
+        ("a O\nb B-\n", "line 2 ... 'B-' ... O ... B-LOC"),
         ("a O\nb B-DATE\n", "line 2 ... B-DATE ... O ... B-LOC"),
     ],
 )
@@ -583,7 +583,7 @@ def test_the_warning_of_a_collapse_counts_words(written, tokenizer):
     corpus = corpus_of(written, "Mr./B-PER Smith/I-PER in/O London/B-LOC", "and/O")
     arrays, _ = features(corpus, tokenizer, 40)
     outputs = {"logits": logits_of(arrays, "O O O O O")}
-    warning = task(None, 8).warning(Split(arrays, corpus), outputs)
+    warning = task(None, 8).sign_of_failure(Split(arrays, corpus), outputs)
     assert_names(warning, "5 ... 'O'")
 
 

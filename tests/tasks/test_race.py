@@ -235,10 +235,15 @@ ABC = "question;A;B;C;answer"
 @pytest.mark.parametrize(
     ("split", "lines", "message"),
     [
-        ("test", [ABC, "?;3;2;1;1", "?;3;2;1;2"], "test.csv ... see"),  # numbers or texts
+        (
+            "test",
+            [ABC, "?;3;2;1;1", "?;3;2;1;2"],
+            "test.csv ... numbers ... A, B",
+        ),  # numbers or texts
         ("test", [ABC, "?;O;A;B;B"], "test.csv, line 2 ... 'B' ... 0"),  # letters or texts
         ("test", [ABC, "?;x;y;z;x", "?;x;y;z;B", "?;O;A;B;B"], "test.csv, line 4 ... 'B'"),
         ("test", [ABC, "?;x;y;z;9"], "test.csv ... 9"),
+        ("test", [ABC, "?;x;x;z;x", "?;x;y;z;y"], "test.csv, line 2 ... A, B, C ... 'x'"),
         (
             "test",
             [ABC, "Who?;x;y;z;A", "When?;x;y;z;"],

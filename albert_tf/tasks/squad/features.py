@@ -194,9 +194,8 @@ def _query_ids(example, tokenizer, settings):
     ids = tokenizer.encode_ids(example.question_text)[: settings.max_query_length]
     if len(ids) + NUM_SPECIALS >= settings.max_seq_length:
         raise UserError(
-            f"question {example.qas_id} has {len(ids)} pieces and leaves no room for its paragraph "
-            f"in --max_seq_length={settings.max_seq_length}; raise that or lower "
-            f"--max_query_length={settings.max_query_length}"
+            f"question {example.qas_id} has {len(ids)} pieces: lower --max_query_length="
+            f"{settings.max_query_length}, or raise --max_seq_length={settings.max_seq_length}"
         )
     return ids
 
@@ -274,8 +273,7 @@ def list_skipped(features, examples, path):
     listing = f"{path}.skipped.txt"
     if len(skipped) == len(examples):
         raise UserError(
-            f"{path}: none of the {len(examples)} paragraphs and answers could be aligned with the "
-            "pieces of the vocabulary, so nothing is left: use a vocabulary of their language"
+            f"{path}: no question can be aligned with the pieces: use a vocabulary of its language"
         )
     if skipped:
         files.write_text(listing, "".join(f"{qas_id}\n" for qas_id in skipped))

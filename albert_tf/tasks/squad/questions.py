@@ -31,7 +31,6 @@ _OF_ANSWERS = {
 }
 _INFERRED = "is_impossible was not stated"  # key of a question with an empty list of answers
 _TRUTHS = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
-_WHOLE = re.compile(r"(-?\d{1,15})(\.0+)?")  # as pandas writes a whole number next to a missing one
 _QUESTION_MARKS = ("?", "\uff1f", "\u061f", "\u037e", "\u055e")  # of Latin, Chinese, Arabic, ...
 
 
@@ -75,9 +74,8 @@ def check_not_swapped(question, context, place=""):
     least = len(context) if asks else max(2 * len(context), _SHORT_PARAGRAPH)
     if len(question) > least and not question.rstrip().endswith((*_QUESTION_MARKS, "_")):
         raise UserError(
-            f"{place}{': ' * bool(place)}question and context seem to be swapped: the question is "
-            f"{reprlib.repr(question)} and the context {reprlib.repr(context)}. If they are right, "
-            "end the question with a question mark"
+            f"{place}{': ' * bool(place)}question {reprlib.repr(question)} and context "
+            f"{reprlib.repr(context)} seem to be swapped: exchange them, or end the question with ?"
         )
 
 
@@ -292,23 +290,19 @@ def _answer_to_learn(qa, answers, context, where):
     if impossible:
         return "", -1, True, 0
     if not answers:
-        raise UserError(
-            f"{where}: 0 answers, but training needs one, or is_impossible. Is this a file of "
-            "questions to answer?"
-        )
+        raise UserError(f"{where}: 0 answers, but training needs one, or is_impossible")
     text, start, places = answers[0], qa["answers"][0].get("answer_start"), []
     if start is None:
         places = _places(text, context)
         start = places[0] if places else -1
-    elif whole := _WHOLE.fullmatch(str(start)):
-        start = int(whole[1])
+    elif whole := tables.whole(str(start)):
+        start = int(whole)
     else:
         json_file.field(qa["answers"][0], "answer_start", int, where)
     if not text or not 0 <= start <= len(context) - len(text):
         raise UserError(
             f"{where}: the answer {text[:40]!r} from answer_start={reprlib.repr(start)} does not "
-            f"lie in the context of {len(context)} characters; correct or remove "
-            "the question"
+            f"lie in the context of {len(context)} characters: correct or remove the question"
         )
     return text, start, False, len(places)
 

@@ -50,6 +50,8 @@ def read_gold(path):
     for where, _, qa in questions.entries(path, with_context=False):
         gold[qa["id"]] = questions.answer_texts(qa, where)
         version_2 |= "is_impossible" in qa
+    if not gold:
+        raise UserError(f"{path} holds no question")
     return gold, version_2
 
 
@@ -108,7 +110,7 @@ def evaluate_v1(gold, predictions, unit="words"):
     """Scores of evaluate-v1.1: the best over the gold answers, averaged over all questions.
 
     Args:
-        gold: dict from id to tuple of at least one str.
+        gold: dict from id to tuple of at least one str, of at least one question.
         predictions: dict from id to str. A question without a prediction scores 0, and a line on
             stderr says so.
         unit: str, as of `normalize_answer`.
@@ -117,9 +119,8 @@ def evaluate_v1(gold, predictions, unit="words"):
         dict: exact_match, f1 (percent).
 
     Raises:
-        UserError: a question has no gold answer, or there is no question.
+        UserError: a question has no gold answer.
     """
-    _check_not_empty(gold)
     exact = f1 = 0
     for qas_id, answers in gold.items():
         if not answers:
@@ -181,16 +182,13 @@ def evaluate_v2(gold, predictions, na_scores=None, na_threshold=NO_ANSWER_ABOVE,
     Raises:
         UserError: no question can be scored, or one lacks its na_score.
     """
-    _check_not_empty(gold)
     raw = raw_scores_v2(gold, predictions, unit)
     scored = list(raw["exact"])
     if not scored:
         raise UserError("the predictions answer none of the questions: are they of another file?")
     missing = [qas_id for qas_id in scored if na_scores is not None and qas_id not in na_scores]
     if missing:
-        raise UserError(
-            f"{len(missing)} predictions have no no-answer score, the first is {missing[0]}"
-        )
+        raise UserError(f"{len(missing)} predictions have no no-answer score, such as {missing[0]}")
     used = {
         name: _with_threshold(scores, gold, na_scores or {}, na_threshold)
         for name, scores in raw.items()
@@ -281,8 +279,3 @@ def _averages(used, ids):
         for name, scores in used.items()
     }
     return averages | {"total": len(ids)}
-
-
-def _check_not_empty(gold):
-    if not gold:
-        raise UserError("there is no question to score")

@@ -59,10 +59,7 @@ def choose_version(prefixes, train_file=None, wanted=None):
         shapes = readers.open_reader(prefix).shapes
         found = [version for version in VERSIONS if version.variable in shapes]
         if not found:
-            raise UserError(
-                f"{prefix} has no SQuAD head, so it cannot answer questions: train first, or give "
-                "a checkpoint that was trained on SQuAD"
-            )
+            raise UserError(f"{prefix} has no SQuAD head: train first, or give one that has it")
         versions += found
     if versions.count(versions[0]) != len(versions):
         raise UserError("--ensemble_dirs must all be of the same version of SQuAD")
@@ -252,8 +249,7 @@ class SquadTask(base.Task):
         """Raises UserError for an export that takes text with a WordPiece vocabulary."""
         if takes_text and not self.text.tokenizer.is_sentencepiece:
             raise UserError(
-                f"--export_dir: with the WordPiece vocabulary {self.text.tokenizer.path}, an "
-                "export for questions takes no text: add --export_text=false"
+                f"--export_dir: {self.text.tokenizer.path} is WordPiece: add --export_text=false"
             )
         if self.reads_cls:
             print("The export does not read at [CLS] that there is no answer: each gets a span.")

@@ -188,11 +188,13 @@ def test_v2_nothing_worth_answering_gives_threshold_zero():
     assert (result["best_f1"], result["best_f1_thresh"]) == (50.0, 0.0)
 
 
-def test_bad_input():
+def test_bad_input(tmp_path):
     with refuses("question b"):
         scores.evaluate_v1({"a": ("x",), "b": ()}, {"a": "x"})
-    with refuses("question"):
-        scores.evaluate_v1({}, {})
+    path = tmp_path / "data.json"
+    path.write_text('{"data": []}')
+    with refuses(f"{path} ... question"):
+        scores.read_gold(str(path))
     with refuses("1"):
         scores.evaluate_v2({"a": (), "b": ()}, {"a": "", "b": ""}, {"a": 0.0})
     with refuses("predictions"):
@@ -264,7 +266,7 @@ def one_paragraph(*answers):
     return json.dumps({"data": [{"paragraphs": [{"qas": questions[: 1 + (not answers)]}]}]})
 
 
-NONE = '{"data": []}'
+NONE, ONE = '{"data": []}', one_paragraph({"text": "x"})
 
 
 @pytest.mark.parametrize(
@@ -274,13 +276,13 @@ NONE = '{"data": []}'
         ("{}", "{}", None, "data.json ... question"),
         (one_paragraph(1), "{}", None, "data.json ... 'text'"),
         (one_paragraph({"text": 5}), "{}", None, "data.json ... 'text' ... 5"),
-        (NONE, "{}", None, "question"),
+        (NONE, "{}", None, "data.json ... question"),
         (one_paragraph(), "{}", None, "'answers'"),
-        (NONE, "[]", None, "JSON"),
-        (NONE, "id,answer\na,x\n", None, "predictions.json ... JSON"),
-        (NONE, '{"a": "x", "b": 1}', None, "predictions.json ... 'b' ... 1"),
-        (NONE, '{"a": [["x"]]}', None, "predictions.json ... 'a' ... [['x']]"),
-        (NONE, "[" * 100_000, None, "predictions.json ... JSON"),
+        (ONE, "[]", None, "JSON"),
+        (ONE, "id,answer\na,x\n", None, "predictions.json ... JSON"),
+        (ONE, '{"a": "x", "b": 1}', None, "predictions.json ... 'b' ... 1"),
+        (ONE, '{"a": [["x"]]}', None, "predictions.json ... 'a' ... [['x']]"),
+        (ONE, "[" * 100_000, None, "predictions.json ... JSON"),
         *(
             ("v2.0", "{}", odds, f"odds.json ... {message}")
             for odds, message in (
