@@ -43,10 +43,7 @@ def check_flags(given):
     """Raises UserError for values that name no file, before anything is read."""
     name = given.checkpoint_name
     if os.path.isabs(name) or os.path.normpath(name).split(os.sep)[0] == os.pardir:
-        raise UserError(
-            f"--checkpoint_name={name} leads out of --albert_directory: give the name of a "
-            "checkpoint in it"
-        )
+        raise UserError(f"--checkpoint_name={name} is not in --albert_directory: give a name in it")
     flag_groups.check_albert_directory(given)
 
 
@@ -59,10 +56,7 @@ def check_prefix(prefix):
 
     directory, name = os.path.split(prefix)
     if not name or tf.io.gfile.isdir(prefix) or "[" in name:
-        raise UserError(
-            f"--export_path={prefix} is not the prefix of a checkpoint: give one such as "
-            "DIR/model.ckpt-best"
-        )
+        raise UserError(f"--export_path={prefix}: give a prefix such as DIR/model.ckpt-best")
     if run_directory.exists(prefix):
         raise UserError(f"--export_path={prefix} exists already. Choose another name")
     files.check_writable(directory or ".", "export_path")
@@ -192,10 +186,7 @@ def export_checkpoint(given, model):
         found = itertools.chain.from_iterable(source.Source(directory).vocabularies())
         others += [path for path in found if files.read_bytes(path) != vocabulary]
     if others:
-        raise UserError(
-            f"--export_path={prefix}: {others[0]} belongs to another model. Choose another "
-            "directory"
-        )
+        raise UserError(f"--export_path={prefix}: {others[0]} is of another model. Choose another")
     tensors = read_weights(model)
     if not tf.io.gfile.exists(path):
         extra[path] = model.config.to_json_string()

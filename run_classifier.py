@@ -28,11 +28,8 @@ def checked(given):
     if given.multi_label:
         labels, separator = labels or (given.label_column or "").split(","), options.LABEL_SEPARATOR
         if len(labels) > 1 and separator in "".join(labels):  # a single column may have any name
-            raise UserError(
-                f"--multi_label: a label cannot hold {separator}, which separates the labels of a "
-                "text. Rename the column, or give other names for all columns of 0 and 1 as "
-                f"--labels. Received: {', '.join(labels)}"
-            )
+            remedy = f"give other --labels than {', '.join(labels)}"
+            raise UserError(f"--multi_label: {separator} separates labels, so {remedy}")
     return given
 
 

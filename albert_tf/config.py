@@ -33,9 +33,7 @@ def _check_spelling(unknown, absent):
     for key in sorted(unknown.keys() - _KNOWN_UNUSED):
         meant = difflib.get_close_matches(key, absent, 1, cutoff=_SIMILAR)
         if meant:
-            raise UserError(
-                f"{key} is unknown: did you mean {meant[0]}? Correct the key, or remove it"
-            )
+            raise UserError(f"{key} is unknown: did you mean {meant[0]}? Correct or remove the key")
 
 
 def is_of_transformers(values):
@@ -96,34 +94,24 @@ class AlbertConfig:
                 raise UserError(f"{key} must be at least 0 and below 1. Received: {value!r}")
         stddev = self.initializer_range
         if not _is_number(stddev) or not 0 < stddev <= _LARGEST_STDDEV:
-            raise UserError(
-                f"initializer_range must be at most {_LARGEST_STDDEV} and above 0. "
-                f"Received: {stddev!r}"
-            )
-        if self.hidden_size % self.num_attention_heads:
-            raise UserError(
-                "hidden_size must be a multiple of num_attention_heads. Received: "
-                f"hidden_size={self.hidden_size}, num_attention_heads={self.num_attention_heads}"
-            )
-        if self.num_hidden_groups > self.num_hidden_layers:
-            raise UserError(
-                "num_hidden_groups must not exceed num_hidden_layers. Received: "
-                f"{self.num_hidden_groups} groups, {self.num_hidden_layers} layers"
-            )
-        blocks = self.num_hidden_layers * self.inner_group_num
-        if blocks > _MOST_BLOCKS or self.num_parameters > _MOST_PARAMETERS:
-            raise UserError(
-                f"the encoder would have {blocks} blocks and {self.num_parameters:,} parameters, "
-                f"and at most {_MOST_BLOCKS} and {_MOST_PARAMETERS:,} are possible. Check "
-                f"{', '.join(f'{key}={value}' for key, value in sizes.items())}"
-            )
+            limits = f"above 0 and at most {_LARGEST_STDDEV}"
+            raise UserError(f"initializer_range must be {limits}. Received: {stddev!r}")
+        hidden, heads = self.hidden_size, self.num_attention_heads
+        if hidden % heads:
+            raise UserError(f"hidden_size={hidden} is no multiple of num_attention_heads={heads}")
+        layers, groups = self.num_hidden_layers, self.num_hidden_groups
+        if groups > layers:
+            raise UserError(f"num_hidden_groups={groups} exceeds num_hidden_layers={layers}")
+        blocks, count = layers * self.inner_group_num, self.num_parameters
+        if blocks > _MOST_BLOCKS or count > _MOST_PARAMETERS:
+            received = ", ".join(f"{key}={value}" for key, value in sizes.items())
+            most = f"at most {_MOST_BLOCKS} blocks and {_MOST_PARAMETERS:,} parameters are possible"
+            raise UserError(f"{most}. Received: {blocks} and {count:,}, with {received}")
         if self.hidden_act is None:  # in the original, null means "no activation"
             object.__setattr__(self, "hidden_act", "")
         if not isinstance(self.hidden_act, str) or self.hidden_act.lower() not in ACTIVATIONS:
-            raise UserError(
-                f"hidden_act must be one of {', '.join(a for a in ACTIVATIONS if a)}. "
-                f"Received: {self.hidden_act!r}"
-            )
+            known = ", ".join(filter(None, ACTIVATIONS))
+            raise UserError(f"hidden_act must be one of {known}. Received: {self.hidden_act!r}")
         check_choice("parameter_sharing", self.parameter_sharing, PARAMETER_SHARING)
 
     @property
@@ -193,10 +181,8 @@ class AlbertConfig:
         layers = range(self.num_hidden_layers)
         same = dataclasses.replace(self, parameter_sharing="all", num_hidden_groups=len(layers))
         if self.parameter_sharing != "none" or [*map(same.group_of_layer, layers)] != [*layers]:
-            raise UserError(
-                f"the original has no groups of layers for parameter_sharing="
-                f"{self.parameter_sharing!r} with {len(layers)} layers"
-            )
+            sharing = f"parameter_sharing={self.parameter_sharing!r} with {len(layers)} layers"
+            raise UserError(f"the original has no groups of layers for {sharing}")
         return same
 
     def _shares(self, part):
@@ -220,9 +206,7 @@ class AlbertConfig:
             level = logging.INFO if unknown.keys() <= _KNOWN_UNUSED else logging.WARNING
             logging.log(level, "Config keys kept but not used: %s", ", ".join(sorted(unknown)))
         if "vocab_size" not in known:
-            raise UserError(
-                "vocab_size is missing: set it to the number of pieces in the vocabulary"
-            )
+            raise UserError("vocab_size is missing: set it to the number of pieces")
         return cls(**known, unknown_keys=unknown)
 
     @classmethod

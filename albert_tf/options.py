@@ -57,10 +57,7 @@ SIZES = {  # name -> layers, hidden size, heads
 }
 LARGEST_WINDOW = 10**7  # more fit into no memory
 WINDOW = 10_000  # records shuffled together; 30 MB of pre-training records of length 512
-NO_WEIGHTS = (
-    "no weights to start from: give --init_checkpoint (or, to train from random weights on "
-    "purpose, --allow_random_init)"
-)
+NO_WEIGHTS = "no weights to start from: give --init_checkpoint (or --allow_random_init)"
 NUM_SPECIALS = 3  # of a pair of texts: [CLS] a [SEP] b [SEP]
 NUM_SPECIALS_OF_ONE = 2  # of a text alone: [CLS] a [SEP]
 SHORTEST = NUM_SPECIALS + 2  # length of a sequence with one token of each of two texts
@@ -259,10 +256,7 @@ def check_path(name, paths):
         raise UserError(f"{name}={paths!a}: a path must be UTF-8. Rename the file")
     for path in paths.split(","):
         if re.match(r"\s*(https?|ftp)://", path):
-            raise UserError(
-                f"{name}={path}: nothing is downloaded. Download it first, and give the path of "
-                "the file or directory"
-            )
+            raise UserError(f"{name}={path}: nothing is downloaded. Download it, and give its path")
         try:
             os.stat(path)
         except OSError as error:
@@ -286,10 +280,7 @@ def parse_profile_steps(text):
         return None
     match = re.fullmatch(r"(\d{1,18}):(\d{1,18})", text, re.ASCII)
     if not match or not 0 < int(match[1]) < int(match[2]):
-        raise UserError(
-            "--profile_steps must be first:last with 0 < first < last, such as 100:110. "
-            f"Received: {text}"
-        )
+        raise UserError(f"--profile_steps={text} must be first:last, such as 100:110")
     return int(match[1]), int(match[2])
 
 
@@ -303,13 +294,8 @@ def check_task_name(name, shown=None, others=()):
     """
     names = (*GLUE_TASKS, *others, *OWN_FILES)
     if name.lower() not in names:
-        close = difflib.get_close_matches(name.lower(), names, 1)
-        hint = f". Did you mean {close[0]}?" if close else ""
-        raise UserError(
-            f"{shown or f'--task_name={name}'} is unknown; known are "
-            f"{', '.join((*GLUE_TASKS, *others))}, and tsv, ner and multi_label for files of your "
-            f"own{hint}"
-        )
+        known = f"{', '.join(names)}; tsv, ner and multi_label are for your own files"
+        raise UserError(f"{shown or f'--task_name={name}'} is unknown; known are {known}")
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)

@@ -208,11 +208,8 @@ def check_run(given, *filled):
     if is_run or ensemble or given.init_checkpoint:
         return
     if not given.do_train and not given.continuous_eval_timeout:
-        what = "" if os.path.isdir(directory) else "does not exist, so it "
-        raise UserError(
-            f"--output_dir={directory} {what}holds no checkpoint to evaluate, predict with or "
-            "export: give the directory of a training, or a trained model as --init_checkpoint"
-        )
+        what = "holds no checkpoint" if os.path.isdir(directory) else "does not exist"
+        raise UserError(f"--output_dir={directory} {what}: give a training, or --init_checkpoint")
     if not given.do_train or module or "allow_random_init" not in given:
         return
     if not given.allow_random_init:

@@ -155,11 +155,8 @@ def read(lines, name, model, columns=None, header=None, delimiter=None, num_peek
             print(f"{name} is read with {form}", file=sys.stderr)
         first, *others = (x.decode(errors="replace").split(form.separator) for x in peeked)
         if header is None and tables.may_be_names(first, others):
-            print(
-                f"Warning: {name}, line 1 is predicted like the others, and may be a header: then "
-                "give --header, or --text_column",
-                file=sys.stderr,
-            )
+            hint = "may be a header: then give --header, or --text_column"
+            print(f"Warning: {name}, line 1 {hint}", file=sys.stderr)
     is_empty = True
     for number, row in tables.rows(lines, name, form):
         place = f"{name}, line {number}"
@@ -286,10 +283,8 @@ def of_flags(typed, model):
     counts = {name: len(values) for name, values in lists.items() if len(values) > 1}
     if len({*counts.values()}) > 1 or (counts and "options" in typed):
         received = ", ".join(f"{len(values)} times --{name}" for name, values in lists.items())
-        raise UserError(
-            f"flags of several examples are given equally often, and only one question with "
-            f"--options. Received: {received}"
-        )
+        remedy = "give each flag equally often, and those of --options once"
+        raise UserError(f"{remedy}. Received: {received}")
     for number in range(max(counts.values(), default=1)):
         given = {name: values[number if name in counts else 0] for name, values in lists.items()}
         yield check(typed | given, model, place)
@@ -446,11 +441,8 @@ def _are_of_training(lines, name, model, separator):
     first = rows[0] if rows else []
     if len(first) <= max(len(model.columns), *numbers):
         if len(first) > 1 and numbers != sorted(numbers):
-            raise UserError(
-                f"{name}: {len(first)} columns, which may be text and text_pair, or these in the "
-                f"order of the training ({_shown(known)}): give --text_column and "
-                "--text_pair_column, or a first line with the names text and text_pair"
-            )
+            found = f"{len(first)} columns, but the training had {_shown(known)}"
+            raise UserError(f"{name}: {found}: give --text_column and --text_pair_column")
         return False
     label = str(model.of_training.get("label_column") or "")
     numbers = [int(column) for column in label.split(",") if column.strip().isdecimal()]
@@ -460,11 +452,8 @@ def _are_of_training(lines, name, model, separator):
     has_labels = label in first or (are_labels and not form.spaced)
     if has_labels or separator or form.separator == "\t" or name.endswith(".csv"):
         return True
-    print(
-        f"{name}: each line is a text. With {form}, column {label} has no labels of the model, as "
-        f"it had in the training; --delimiter={form.separator} reads these columns all the same",
-        file=sys.stderr,
-    )
+    reason = f"column {label} holds no labels; --delimiter={form.separator} reads columns"
+    print(f"{name}: each line is a text, since {reason}", file=sys.stderr)
     return False
 
 
@@ -525,9 +514,7 @@ def _check_header(names, model, place):
             _check_key(name, model, place)
     missing = [name for name in model.required if name not in names]
     if missing:
-        raise UserError(
-            f"{place}: the header has no column {', '.join(missing)}; it has {', '.join(names)}"
-        )
+        raise UserError(f"{place}: the header {', '.join(names)} lacks {', '.join(missing)}")
 
 
 def _example(row, model, columns, form, place):
@@ -542,11 +529,9 @@ def _example(row, model, columns, form, place):
         return _as_in_training(found, model) if isinstance(found, dict) else found
     usual = model.columns
     if not len(model.required) <= len(row) <= len(usual):
-        raise UserError(
-            f"{place}: {len(usual)} columns are expected, with {form}: {', '.join(usual)}. "
-            f"Received: {len(row)}. A first line with these names says "
-            "which columns they are" + (", and so does --text_column" if model.is_of_texts else "")
-        )
+        expected = f"{len(usual)} columns, {', '.join(usual)}, with {form}"
+        remedy = f"{'--text_column or ' * model.is_of_texts}a first line with these names"
+        raise UserError(f"{place}: give {expected}, or {remedy}. Received: {len(row)}")
     return _with_option_list(dict(zip(usual, row, strict=False)), model)
 
 
@@ -565,17 +550,10 @@ def _as_in_training(found, model):
 def _of_keys(found, columns, place):
     """The keys of a JSON object that columns name."""
     found = tables.flat(found)
-    numbers = [column for column in columns.values() if isinstance(column, int)]
-    if numbers:
-        raise UserError(
-            f"{place}: a line that begins with {{ is a JSON object, which has keys and no column "
-            f"{numbers[0]}: give --text_column a key, or leave it out"
-        )
-    missing = [column for column in columns.values() if column not in found]
+    missing = [str(column) for column in columns.values() if column not in found]
     if missing:
-        raise UserError(
-            f"{place}: the JSON object has no key {', '.join(missing)}; it has {', '.join(found)}"
-        )
+        wanted = f"no key {', '.join(missing)}: give --text_column a key"
+        raise UserError(f"{place}: the JSON object has {wanted}; it has {', '.join(found)}")
     values = {key: found[column] for key, column in columns.items()}
     # As in a training, null is no text, and a number is one.
     return {
@@ -634,10 +612,7 @@ def _check_input(name, value, model, place):
     may_be_empty = name == "text_pair" or name in model.optional
     is_visible = any(c.isprintable() and not c.isspace() for c in "".join(texts))
     if not may_be_empty and not is_visible:  # RACE has empty options
-        raise UserError(
-            f"{place}: {name} has no content. Received: {value!r}. Leave a line of a file "
-            "blank where nothing is to be predicted"
-        )
+        raise UserError(f"{place}: {name} is empty: leave the line blank. Received: {value!r}")
 
 
 def _check_key(name, model, place):
@@ -650,7 +625,4 @@ def _check_key(name, model, place):
     if close:
         raise UserError(f"{place}: {model.takes}. Is the key {name!r} meant as {close[0]}?")
     if name in model.outputs:
-        raise UserError(
-            f"{place}: other keys are copied to the prediction, which has a key {name!r} itself: "
-            "rename this one, or name the columns to read (--text_column)"
-        )
+        raise UserError(f"{place}: rename {name!r}, a key of predictions, or give --text_column")

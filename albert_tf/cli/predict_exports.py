@@ -30,24 +30,17 @@ def of_export(directory, embeddings):
     try:
         saved_model = tf.saved_model.load(directory)
     except Exception as error:  # errors from damaged files have no common type
-        raise UserError(
-            f"{directory} cannot be loaded: its files are damaged, or not all of one export "
-            f"({one_line(error)})"
-        ) from error
-    if signature not in saved_model.signatures:
-        raise UserError(
-            f"{directory} has no signature {signature!r}, so it takes no text. It has "
-            f"{', '.join(saved_model.signatures)}"
-        )
-    function = saved_model.signatures[signature]
+        raise UserError(f"{directory} is damaged or incomplete: {one_line(error)}") from error
+    known = saved_model.signatures
+    if signature not in known:
+        raise UserError(f"{directory} has no signature {signature!r}; it has {', '.join(known)}")
+    function = known[signature]
     function.saved_model = saved_model  # keeps the model alive as long as the function
     specs = function.structured_input_signature[1]
     inputs = tuple(name for name in INPUTS if name in specs)
     if not inputs or len(inputs) < len(specs):
-        raise UserError(
-            f"the signature {signature!r} of {directory} is not one of this project: it takes "
-            f"{', '.join(specs) or 'nothing'}"
-        )
+        taken = f"another project: it takes {', '.join(specs) or 'nothing'}"
+        raise UserError(f"signature {signature!r} of {directory} is of {taken}")
     found = function.structured_outputs
     outputs = tuple(name for name in (*OUTPUTS, *options.EMBEDDINGS) if name in found)
     labels, path = None, os.path.join(directory, "assets", LABELS_FILE)
@@ -97,10 +90,7 @@ def _with_text(example, directory):
     if not isinstance(words, list):
         return example
     if wrong := next((word for word in words if len(word.split()) != 1), None):
-        raise UserError(
-            f"{directory} takes words with spaces between them, and {wrong!r} is no such word: "
-            "give --model, the directory of the training"
-        )
+        raise UserError(f"{directory} takes single words, not {wrong!r}: give --model, a training")
     return example | {"text": " ".join(words)}
 
 
