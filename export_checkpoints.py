@@ -130,7 +130,7 @@ def read_weights(model):
 
 def task_files(folder):
     """Files next to a fine-tuned checkpoint, its task and threshold: name -> text, or ""."""
-    from albert_tf import files, state
+    from albert_tf import files, state_files
     from albert_tf.checkpoints import run_directory
     from albert_tf.tasks import multi_label
     from albert_tf.tasks.squad import squad
@@ -142,8 +142,8 @@ def task_files(folder):
     if folder.task and folder.task.scale:  # the written head has it
         count = len(folder.task.scale[0])
         plain = dataclasses.replace(folder.task, scale=((0.0,) * count, (1.0,) * count))
-        found[run_directory.TASK] = state.text(plain)
-    return found | {run_directory.THRESHOLD: state.text(threshold) if threshold else ""}
+        found[run_directory.TASK] = state_files.text(plain)
+    return found | {run_directory.THRESHOLD: state_files.text(threshold) if threshold else ""}
 
 
 def export_checkpoint(given, model):
@@ -156,7 +156,7 @@ def export_checkpoint(given, model):
     """
     import tensorflow as tf
 
-    from albert_tf import files, state
+    from albert_tf import files, state_files
     from albert_tf.checkpoints import name_table, run_directory, source, writers
 
     prefix = given.export_path
@@ -180,7 +180,7 @@ def export_checkpoint(given, model):
             vocabulary=run_directory.Vocabulary(source.vocabulary_flag(name), copy, digest),
         )
         settings_file = os.path.join(directory, run_directory.SETTINGS)
-        extra[settings_file] = state.text(settings)
+        extra[settings_file] = state_files.text(settings)
         if files.read_text(settings_file) not in ("", extra[settings_file]):
             others.append(settings_file)
         found = itertools.chain.from_iterable(source.Source(directory).vocabularies())
