@@ -39,14 +39,6 @@ def define_flags():
     flag_groups.define(options.CheckpointExport)
 
 
-def check_flags(given):
-    """Raises UserError for values that name no file, before anything is read."""
-    name = given.checkpoint_name
-    if os.path.isabs(name) or os.path.normpath(name).split(os.sep)[0] == os.pardir:
-        raise UserError(f"--checkpoint_name={name} is not in --albert_directory: give a name in it")
-    flag_groups.check_albert_directory(given)
-
-
 def check_prefix(prefix):
     """Raises UserError if --export_path cannot be written as a checkpoint."""
     import tensorflow as tf
@@ -253,7 +245,10 @@ def export_to_transformers(given, model):
 
 def main(given):
     """Reads flags, checks them and the input, then writes."""
-    check_flags(given)
+    name = given.checkpoint_name
+    if os.path.isabs(name) or os.path.normpath(name).split(os.sep)[0] == os.pardir:
+        raise UserError(f"--checkpoint_name={name} is not in --albert_directory: give a name in it")
+    flag_groups.check_albert_directory(given)
 
     from albert_tf.publish import saved_models
 

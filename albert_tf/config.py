@@ -28,14 +28,6 @@ _LEAST_USED = 0.9  # of the embeddings; some models round their number up
 _PROBABILITIES = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 
 
-def _check_spelling(unknown, absent):
-    # With a misspelt key, the default would be used silently.
-    for key in sorted(unknown.keys() - _KNOWN_UNUSED):
-        meant = difflib.get_close_matches(key, absent, 1, cutoff=_SIMILAR)
-        if meant:
-            raise UserError(f"{key} is unknown: did you mean {meant[0]}? Correct or remove the key")
-
-
 def is_of_transformers(values):
     """Whether a parsed config is one of the transformers library.
 
@@ -201,7 +193,10 @@ class AlbertConfig:
         names = {f.name for f in dataclasses.fields(cls)} - {"unknown_keys"}
         known = {key: value for key, value in values.items() if key in names}
         unknown = {key: value for key, value in values.items() if key not in names}
-        _check_spelling(unknown, names - known.keys())
+        # With a misspelt key, the default would be used silently.
+        for key in sorted(unknown.keys() - _KNOWN_UNUSED):
+            if meant := difflib.get_close_matches(key, names - known.keys(), 1, cutoff=_SIMILAR):
+                raise UserError(f"{key} is unknown: did you mean {meant[0]}? Correct or remove it")
         if unknown:
             level = logging.INFO if unknown.keys() <= _KNOWN_UNUSED else logging.WARNING
             logging.log(level, "Config keys kept but not used: %s", ", ".join(sorted(unknown)))

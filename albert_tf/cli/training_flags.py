@@ -87,20 +87,15 @@ def check_directory(settings):
     output_dir = settings.output_dir
     if output_dir.rstrip("/") in models.paths():
         raise UserError(f"--output_dir={output_dir} is a packaged model: give output/{output_dir}")
-    folder = run_directory.RunDirectory(output_dir)
-    has_trials = (settings.get("num_trials") or 1) > 1  # each has its own directory
-    if (
-        settings.do_train
-        and not has_trials
-        and not folder.latest
-        and (folder.best or folder.results)
-    ):
-        found = "holds results, but no checkpoint to resume from"
-        raise UserError(f"--output_dir={output_dir} {found}: give another directory")
-    trials = folder.file(finetuning.TRIALS)
-    if has_trials and (folder.latest or (folder.best and not files.read_text(trials))):
-        found = "holds a training without --num_trials"
-        raise UserError(f"--output_dir={output_dir} {found}: give another directory")
+    folder, found = run_directory.RunDirectory(output_dir), None
+    if (settings.get("num_trials") or 1) > 1:  # each has its own directory
+        is_other = folder.best and not files.read_text(folder.file(finetuning.TRIALS))
+        if folder.latest or is_other:
+            found = "a training without --num_trials"
+    elif settings.do_train and not folder.latest and (folder.best or folder.results):
+        found = "results, but no checkpoint to resume from"
+    if found:
+        raise UserError(f"--output_dir={output_dir} holds {found}: give another directory")
     files.check_writable(output_dir, "output_dir")
 
 
@@ -248,7 +243,9 @@ def fine_tune(data, models, *, record_flags, do_eval, **values):
         files.check_file_writable(data.record_file(split), flag)
     values["length_buckets"] = length_buckets(settings)  # before features are made
     if settings.distribution_strategy == "multi_worker_mirrored":
-        raise UserError("--distribution_strategy=multi_worker_mirrored: fine-tune on one machine")
+        raise UserError(
+            "--distribution_strategy=multi_worker_mirrored is only for run_pretraining.py"
+        )
     strategy = launch.set_up_devices(settings)
     if "train_steps" not in values:
         values |= {
