@@ -175,7 +175,7 @@ def unpack(path, folder):
         UserError: the archive is damaged, or holds links or paths that lead out of it.
     """
 
-    def checked(member, folder):
+    def in_folder(member, folder):
         member = tarfile.data_filter(member, folder)
         if not (member.isfile() or member.isdir()):
             raise UserError(f"{path} holds {member.name}, which is no file: it is not unpacked")
@@ -184,7 +184,7 @@ def unpack(path, folder):
 
     try:
         with tarfile.open(path, "r:gz") as archive:
-            archive.extractall(folder, filter=checked)
+            archive.extractall(folder, filter=in_folder)
     except tarfile.FilterError as error:
         raise UserError(f"{path}: {error}: it is not unpacked") from error
     except (tarfile.TarError, EOFError, zlib.error, OSError) as error:

@@ -164,7 +164,7 @@ def read(lines, name, model, columns=None, header=None, delimiter=None, num_peek
             yield None
             continue
         is_empty = False
-        yield check(_example(row, model, columns, form, place), model, place)
+        yield parts_of(_example(row, model, columns, form, place), model, place)
     if is_empty:
         raise UserError(f"{name} holds no example: give one on each line, or one by flags")
 
@@ -243,7 +243,7 @@ def _of_table(lines, name, model, columns, copies, form):
         others = dict(zip(table.header, row.cells, strict=False)) if copies else {}
         others = {key: cell for key, cell in others.items() if key not in model.outputs}
         found = others | dict(zip(columns, row.values, strict=True))
-        yield check(_with_option_list(found, model), model, row.place)
+        yield parts_of(_with_option_list(found, model), model, row.place)
 
 
 def _with_option_list(example, model):
@@ -287,7 +287,7 @@ def of_flags(typed, model):
         raise UserError(f"{remedy}. Received: {received}")
     for number in range(max(counts.values(), default=1)):
         given = {name: values[number if name in counts else 0] for name, values in lists.items()}
-        yield check(typed | given, model, place)
+        yield parts_of(typed | given, model, place)
 
 
 def sentences(path, model, columns):
@@ -327,7 +327,7 @@ def sentences(path, model, columns):
     if wanted in there:
         found = ner.read_words(path, ner.Columns(wanted, label if label in there else None))
     print(f"{path} is read with a word on each line, in {len(found)} sentences", file=sys.stderr)
-    return [check({"text": [w.text for w in words]}, model, words[0].place) for words in found]
+    return [parts_of({"text": [w.text for w in words]}, model, words[0].place) for words in found]
 
 
 def questions(path, model):
@@ -346,7 +346,7 @@ def questions(path, model):
     print(f"{path} is read as the files of a training", file=sys.stderr)
     if "article" in model.inputs:
         model = model._replace(optional=("article",))
-    return [check(example, model, place) for place, example in found]
+    return [parts_of(example, model, place) for place, example in found]
 
 
 def _of_squad(path):
@@ -562,8 +562,8 @@ def _of_keys(found, columns, place):
     }
 
 
-def check(example, model, place):
-    """Checks an example, and splits it into the model's inputs and other keys.
+def parts_of(example, model, place):
+    """The parts of an example: the model's inputs and other keys.
 
     Args:
         example: dict.
