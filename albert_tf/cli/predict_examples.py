@@ -240,9 +240,9 @@ def _of_table(lines, name, model, columns, copies, form):
         if not any(map(str.strip, row.cells)):
             yield None
             continue
-        others = dict(zip(table.header, row.cells, strict=False)) if copies else {}
-        others = {key: cell for key, cell in others.items() if key not in model.outputs}
-        found = others | dict(zip(columns, row.values, strict=True))
+        others = zip(table.header, row.cells, strict=False) if copies else ()
+        found = {key: cell for key, cell in others if key not in model.outputs}
+        found |= dict(zip(columns, row.values, strict=True))
         yield parts_of(_with_option_list(found, model), model, row.place)
 
 
@@ -581,8 +581,8 @@ def parts_of(example, model, place):
     if model.is_of_words and "text" not in example:
         key = next((key for key in _WORD_LISTS if isinstance(example.get(key), list)), None)
         if key:  # perhaps with labels, as in the training
-            others = {name: example[name] for name in example if name not in model.outputs}
-            others.pop(key, None)
+            left_out = {key, *model.outputs}
+            others = {name: value for name, value in example.items() if name not in left_out}
             example = {"text": example[key]} | others
     if "context" in model.inputs:  # the gold answer is not copied over the predicted one
         example.pop("answer", None)
@@ -617,7 +617,7 @@ def _check_input(name, value, model, place):
 
 def _check_key(name, model, place):
     """Raises UserError if a key seems to be a misspelt input, or would hide an output."""
-    if name in model.inputs or (name == "answer" and "context" in model.inputs):
+    if name in model.inputs:
         return
     if name in INPUTS:
         raise UserError(f"{place}: {model.takes}. Not taken: {name}")
