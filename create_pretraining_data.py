@@ -36,17 +36,12 @@ def main(given):
 
     settings = given.values_of(instances.Settings)
     if not settings.masked_lm_prob and given.origin("dupe_factor") == resolve.DEFAULT:
-        print(
-            f"--masked_lm_prob=0 with --dupe_factor={given.dupe_factor}, the default: the text is "
-            "written so many times, and --dupe_factor=1 is usually enough without masks."
-        )
+        print(f"Without masks, --dupe_factor=1 is usually enough, and not {given.dupe_factor}.")
     inputs = files.expand_patterns(given.input_file, "input_file")
     outputs = schemas.expand_shards(given.output_file, given.num_output_shards)
     if given.num_workers > len(outputs):
-        print(
-            f"--num_workers={given.num_workers}: one process writes each of {len(outputs)} files; "
-            "name more files, or --num_output_shards, to use them all."
-        )
+        used = f"{len(outputs)} are used, one for each file"
+        print(f"--num_workers={given.num_workers}: {used}; give more --num_output_shards.")
     heldout = given.heldout_output_file
     heldout_outputs = schemas.expand_shards(heldout, flag="heldout_output_file") if heldout else []
     runner = None

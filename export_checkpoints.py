@@ -39,16 +39,6 @@ def define_flags():
     flag_groups.define(options.CheckpointExport)
 
 
-def check_flags(given):
-    """Raises UserError for values that name no file, before anything is read."""
-    name = given.checkpoint_name
-    if os.path.isabs(name) or os.path.normpath(name).split(os.sep)[0] == os.pardir:
-        raise UserError(
-            f"--checkpoint_name={name} leads out of --albert_directory: give a name in it"
-        )
-    flag_groups.check_albert_directory(given)
-
-
 def check_prefix(prefix):
     """Raises UserError if --export_path cannot be written as a checkpoint."""
     import tensorflow as tf
@@ -58,9 +48,7 @@ def check_prefix(prefix):
 
     directory, name = os.path.split(prefix)
     if not name or tf.io.gfile.isdir(prefix) or "[" in name:
-        raise UserError(
-            f"--export_path={prefix} is no prefix of a checkpoint, such as DIR/model.ckpt-best"
-        )
+        raise UserError(f"--export_path={prefix}: give a prefix such as DIR/model.ckpt-best")
     if run_directory.exists(prefix):
         raise UserError(f"--export_path={prefix} exists already. Choose another name")
     files.check_writable(directory or ".", "export_path")
@@ -185,9 +173,7 @@ def export_checkpoint(given, model):
         found = itertools.chain.from_iterable(source.Source(directory).vocabularies())
         others += [path for path in found if files.read_bytes(path) != vocabulary]
     if others:
-        raise UserError(
-            f"--export_path={prefix}: {others[0]} is of another model. Choose another directory"
-        )
+        raise UserError(f"--export_path={prefix}: {others[0]} is of another model. Choose another")
     tensors = read_weights(model)
     if not tf.io.gfile.exists(path):
         extra[path] = model.config.to_json_string()
@@ -254,7 +240,10 @@ def export_to_transformers(given, model):
 
 def main(given):
     """Reads flags, checks them and the input, then writes."""
-    check_flags(given)
+    name = given.checkpoint_name
+    if os.path.isabs(name) or os.path.normpath(name).split(os.sep)[0] == os.pardir:
+        raise UserError(f"--checkpoint_name={name} is not in --albert_directory: give a name in it")
+    flag_groups.check_albert_directory(given)
 
     from albert_tf.publish import saved_models
 

@@ -17,8 +17,12 @@ def define_flags():
     flag_groups.define(options.ClassifierData, options.ClassifierSteps, *options.FINE_TUNING)
 
 
-def checked(given):
-    """Checks flags before anything is read; returns them with the task that they mean."""
+def with_task(given):
+    """The settings with the task that they mean.
+
+    Raises:
+        UserError: they name no work, no model or no file, or labels that no file can have.
+    """
     if given.multi_label and (given.task_name or "tsv").lower() == "tsv":
         given = given.with_typed(task_name=options.MULTI_LABEL)
     flag_groups.check_run(given, "export_dir", "text_column")
@@ -28,17 +32,14 @@ def checked(given):
     if given.multi_label:
         labels, separator = labels or (given.label_column or "").split(","), options.LABEL_SEPARATOR
         if len(labels) > 1 and separator in "".join(labels):  # a single column may have any name
-            raise UserError(
-                f"--multi_label: a label cannot hold {separator}, which separates the labels of a "
-                "text. Rename the column, or give other names for all columns of 0 and 1 as "
-                f"--labels. Received: {', '.join(labels)}"
-            )
+            remedy = f"give other --labels than {', '.join(labels)}"
+            raise UserError(f"--multi_label: {separator} separates labels, so {remedy}")
     return given
 
 
 def main(given):
     """Checks the flags; then trains, evaluates, predicts and exports."""
-    given = checked(given)
+    given = with_task(given)
 
     from albert_tf.cli import model_flags, training_flags
     from albert_tf.tasks import known

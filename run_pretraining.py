@@ -27,18 +27,14 @@ def define_flags():
 def warn(given):
     """Warns about valid but probably unintended values."""
     if given.start_warmup_step:
-        print(
-            f"Warning: the learning rate is negative before --start_warmup_step="
-            f"{given.start_warmup_step}, as in the original: it is for runs that begin there."
-        )
+        step = given.start_warmup_step
+        print(f"Warning: the learning rate is negative before --start_warmup_step={step}.")
     is_default = given.origin("learning_rate") == resolve.DEFAULT
-    if given.train_batch_size < PAPER_BATCH and is_default:
-        scaled = given.learning_rate * (given.train_batch_size / PAPER_BATCH) ** 0.5
-        print(
-            f"Warning: the default --learning_rate={given.learning_rate} is for batches of "
-            f"{PAPER_BATCH}. Scaled by the square root of the batch size, it is {scaled:.2g} for "
-            f"--train_batch_size={given.train_batch_size}."
-        )
+    rate, size = given.learning_rate, given.train_batch_size
+    if size < PAPER_BATCH and is_default:
+        scaled = rate * (size / PAPER_BATCH) ** 0.5
+        fitting = f"{scaled:.2g} fits --train_batch_size={size}"
+        print(f"Warning: --learning_rate={rate} is for batches of {PAPER_BATCH}; {fitting}.")
 
 
 def main(given):

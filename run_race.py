@@ -35,18 +35,12 @@ def warn_of_version(settings, config):
     has_dropout = config.hidden_dropout_prob or config.attention_probs_dropout_prob
     # The folder counts as well: albert_base_v2/model.ckpt-best.
     weights = settings.init_checkpoint or settings.albert_hub_module_handle or ""
-    names = weights.split("/")[-2:]
-    if has_dropout and any("v2" in name for name in names):
-        print(
-            f"Warning: the config has dropout, but {'/'.join(names)} sounds like version 2, which "
-            "was trained without: fine-tuning diverges. Set both dropout rates of the config to 0."
-        )
+    name = "/".join(weights.split("/")[-2:])
+    if has_dropout and "v2" in name:
+        print(f"Warning: {name} seems to be version 2: set both dropout rates of the config to 0.")
     if not has_dropout and settings.learning_rate > V2_LEARNING_RATE:
-        print(
-            f"Warning: a config without dropout is version 2's, whose fine-tuning on RACE may "
-            f"diverge with --learning_rate={settings.learning_rate}: the recipe is "
-            f"{V2_LEARNING_RATE}."
-        )
+        usual = f"{V2_LEARNING_RATE} is usual for version 2, without dropout"
+        print(f"Warning: --learning_rate={settings.learning_rate} may diverge: {usual}.")
 
 
 def main(given):

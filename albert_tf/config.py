@@ -28,16 +28,6 @@ _LEAST_USED = 0.9  # of the embeddings; some models round their number up
 _PROBABILITIES = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 
 
-def _check_spelling(unknown, absent):
-    # With a misspelt key, the default would be used silently.
-    for key in sorted(unknown.keys() - _KNOWN_UNUSED):
-        meant = difflib.get_close_matches(key, absent, 1, cutoff=_SIMILAR)
-        if meant:
-            raise UserError(
-                f"{key} is unknown: did you mean {meant[0]}? Correct the key, or remove it"
-            )
-
-
 def is_of_transformers(values):
     """Whether a parsed config is one of the transformers library.
 
@@ -96,36 +86,25 @@ class AlbertConfig:
                 raise UserError(f"{key} must be at least 0 and below 1. Received: {value!r}")
         stddev = self.initializer_range
         if not _is_number(stddev) or not 0 < stddev <= _LARGEST_STDDEV:
-            raise UserError(
-                f"initializer_range must be at most {_LARGEST_STDDEV} and above 0. "
-                f"Received: {stddev!r}"
-            )
-        if self.hidden_size % self.num_attention_heads:
-            raise UserError(
-                "hidden_size must be a multiple of num_attention_heads. Received: "
-                f"hidden_size={self.hidden_size}, num_attention_heads={self.num_attention_heads}"
-            )
-        if self.num_hidden_groups > self.num_hidden_layers:
-            raise UserError(
-                "num_hidden_groups must not exceed num_hidden_layers. Received: "
-                f"{self.num_hidden_groups} groups, {self.num_hidden_layers} layers"
-            )
-        blocks = self.num_hidden_layers * self.inner_group_num
+            limits = f"above 0 and at most {_LARGEST_STDDEV}"
+            raise UserError(f"initializer_range must be {limits}. Received: {stddev!r}")
+        hidden, heads = self.hidden_size, self.num_attention_heads
+        if hidden % heads:
+            raise UserError(f"hidden_size={hidden} is no multiple of num_attention_heads={heads}")
+        layers, groups = self.num_hidden_layers, self.num_hidden_groups
+        if groups > layers:
+            raise UserError(f"num_hidden_groups={groups} exceeds num_hidden_layers={layers}")
+        blocks = layers * self.inner_group_num
         too_deep = blocks > _MOST_BLOCKS  # `num_parameters` goes through the layers one by one
         if too_deep or self.num_parameters > _MOST_PARAMETERS:
-            size = f"{blocks} blocks" if too_deep else f"{self.num_parameters:,} parameters"
-            raise UserError(
-                f"the encoder would have {size}, and at most {_MOST_BLOCKS} blocks and "
-                f"{_MOST_PARAMETERS:,} parameters are possible. Check "
-                f"{', '.join(f'{key}={value}' for key, value in sizes.items())}"
-            )
+            received = ", ".join(f"{key}={value}" for key, value in sizes.items())
+            most = f"at most {_MOST_BLOCKS} blocks and {_MOST_PARAMETERS:,} parameters are possible"
+            raise UserError(f"{most}. Received: {received}")
         if self.hidden_act is None:  # in the original, null means "no activation"
             object.__setattr__(self, "hidden_act", "")
         if not isinstance(self.hidden_act, str) or self.hidden_act.lower() not in ACTIVATIONS:
-            raise UserError(
-                f"hidden_act must be one of {', '.join(a for a in ACTIVATIONS if a)}. "
-                f"Received: {self.hidden_act!r}"
-            )
+            known = ", ".join(filter(None, ACTIVATIONS))
+            raise UserError(f"hidden_act must be one of {known}. Received: {self.hidden_act!r}")
         check_choice("parameter_sharing", self.parameter_sharing, PARAMETER_SHARING)
 
     @property
@@ -209,10 +188,8 @@ class AlbertConfig:
         layers = range(self.num_hidden_layers)
         same = dataclasses.replace(self, parameter_sharing="all", num_hidden_groups=len(layers))
         if self.parameter_sharing != "none" or [*map(same.group_of_layer, layers)] != [*layers]:
-            raise UserError(
-                f"the original has no groups of layers for parameter_sharing="
-                f"{self.parameter_sharing!r} with {len(layers)} layers"
-            )
+            sharing = f"parameter_sharing={self.parameter_sharing!r} with {len(layers)} layers"
+            raise UserError(f"the original has no groups of layers for {sharing}")
         return same
 
     def _shares(self, part):
@@ -231,14 +208,15 @@ class AlbertConfig:
         names = {f.name for f in dataclasses.fields(cls)} - {"unknown_keys"}
         known = {key: value for key, value in values.items() if key in names}
         unknown = {key: value for key, value in values.items() if key not in names}
-        _check_spelling(unknown, names - known.keys())
+        # With a misspelt key, the default would be used silently.
+        for key in sorted(unknown.keys() - _KNOWN_UNUSED):
+            if meant := difflib.get_close_matches(key, names - known.keys(), 1, cutoff=_SIMILAR):
+                raise UserError(f"{key} is unknown: did you mean {meant[0]}? Correct or remove it")
         if unknown:
             level = logging.INFO if unknown.keys() <= _KNOWN_UNUSED else logging.WARNING
             logging.log(level, "Config keys kept but not used: %s", ", ".join(sorted(unknown)))
         if "vocab_size" not in known:
-            raise UserError(
-                "vocab_size is missing: set it to the number of pieces in the vocabulary"
-            )
+            raise UserError("vocab_size is missing: set it to the number of pieces")
         return cls(**known, unknown_keys=unknown)
 
     @classmethod

@@ -93,11 +93,8 @@ def import_extra(module, feature):
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         package = next(name for name in EXTRAS if f"{module}.".startswith(f"{name}."))
-        extra = EXTRAS[package]
-        raise UserError(
-            f"{feature} needs the package {package}, which is not installed: pip install "
-            f"'albert_tf[{extra}]' (in a checkout: pip install -e '.[{extra}]')"
-        ) from error
+        remedy = f"pip install 'albert_tf[{EXTRAS[package]}]'"
+        raise UserError(f"{feature} needs the package {package}: {remedy}") from error
 
 
 def exit_code(program, answer):
@@ -218,10 +215,8 @@ def decode(content, where):
     try:
         return content.decode()
     except UnicodeDecodeError as error:
-        raise UserError(
-            f"{where}: not UTF-8 text; convert the file, such as with iconv -f WINDOWS-1252 "
-            f"-t UTF-8 ({error})"
-        ) from error
+        remedy = "convert the file, such as with iconv -f WINDOWS-1252 -t UTF-8"
+        raise UserError(f"{where}: not UTF-8 text; {remedy} ({error})") from error
 
 
 def parse_json(content, where, constants=None):
@@ -258,6 +253,4 @@ def check_json(name, value, place):
         received = reprlib.repr(value)
         raise UserError(f"{place}: {name!r} is not valid Unicode. Received: {received}") from error
     except (ValueError, RecursionError) as error:
-        raise UserError(
-            f"{place}: {name!r} holds a number that is not finite, or is nested too deeply"
-        ) from error
+        raise UserError(f"{place}: {name!r} is not finite, or nested too deeply") from error

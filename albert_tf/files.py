@@ -151,9 +151,7 @@ def replacing(*paths):
             try:
                 tf.io.gfile.rename(name, path, overwrite=True)
             except tf.errors.FailedPreconditionError as error:  # a directory is not replaced
-                raise UserError(
-                    f"cannot write {path}: {error.message}. Move it away, and start again"
-                ) from error
+                raise UserError(f"cannot write {path}: {error.message}. Move it away") from error
     except BaseException:
         for name in temporary:
             remove(name)
@@ -312,17 +310,14 @@ def expand_patterns(patterns, flag):
         try:
             matches = tf.io.gfile.glob(pattern)
         except tf.errors.OpError as error:
-            message = f"--{flag}: {pattern!r} cannot be looked up: {error.message}"
-            raise UserError(message) from error
+            raise UserError(f"--{flag}: cannot look up {pattern!r}: {error.message}") from error
         matches = [path for path in matches if not _is_hidden(path, pattern)]
         if not matches:
             raise UserError(f"--{flag}: no file matches {pattern!r}")
         for path in matches:
             # Remote checks take time, so only names that are not patterns are checked there.
             if ("://" not in path or path == pattern) and tf.io.gfile.isdir(path):
-                raise UserError(
-                    f"--{flag}: {path} is a directory; name files, as {path.rstrip('/')}/*"
-                )
+                raise UserError(f"--{flag}: {path} is a directory; name the files in it")
         found.extend(sorted(matches))
     return found
 
@@ -359,10 +354,7 @@ def check_writable(directory, flag):
         raise UserError(f"--{flag} is empty: give a directory (. for the current one)")
     wild = sorted({*directory} & {*"[*?"})
     if wild:  # TensorFlow writes a prefix as a name and reads it as a pattern
-        raise UserError(
-            f"--{flag}={directory} has a {wild[0]} in its name, which TensorFlow takes for a "
-            "pattern when it reads files. Choose another name"
-        )
+        raise UserError(f"--{flag}={directory}: choose a name without {wild[0]}, used in patterns")
     try:
         make_directory(directory)
         probe = temporary_path(os.path.join(directory, "probe"))

@@ -102,7 +102,5 @@ def _name():
 def _in_use(path):
     directory, name = os.path.split(path)
     purpose, holder = name.removesuffix(".lock"), files.read_text(path).strip()
-    return UserError(
-        f"{directory} is in use: process {holder} is {purpose} there. Wait until it ends, or "
-        "choose another directory"
-    )
+    remedy = "Wait until it ends, or choose another directory"
+    return UserError(f"{directory} is in use: process {holder} is {purpose} there. {remedy}")

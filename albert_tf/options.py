@@ -57,10 +57,7 @@ SIZES = {  # name -> layers, hidden size, heads
 }
 LARGEST_WINDOW = 10**7  # more fit into no memory
 WINDOW = 10_000  # records shuffled together; 30 MB of pre-training records of length 512
-NO_WEIGHTS = (
-    "no weights to start from: give --init_checkpoint (or, to train from random weights on "
-    "purpose, --allow_random_init)"
-)
+NO_WEIGHTS = "no weights to start from: give --init_checkpoint (or --allow_random_init)"
 NUM_SPECIALS = 3  # of a pair of texts: [CLS] a [SEP] b [SEP]
 NUM_SPECIALS_OF_ONE = 2  # of a text alone: [CLS] a [SEP]
 SHORTEST = NUM_SPECIALS + 2  # length of a sequence with one token of each of two texts
@@ -259,10 +256,7 @@ def check_path(name, paths):
         raise UserError(f"{name}={paths!a}: a path must be UTF-8. Rename the file")
     for path in paths.split(","):
         if re.match(r"\s*(https?|ftp)://", path):
-            raise UserError(
-                f"{name}={path}: nothing is downloaded. Download it first, and give the path of "
-                "the file or directory"
-            )
+            raise UserError(f"{name}={path}: nothing is downloaded. Download it, and give its path")
         try:
             os.stat(path)
         except OSError as error:
@@ -286,10 +280,7 @@ def parse_profile_steps(text):
         return None
     match = re.fullmatch(r"(\d{1,18}):(\d{1,18})", text, re.ASCII)
     if not match or not 0 < int(match[1]) < int(match[2]):
-        raise UserError(
-            "--profile_steps must be first:last with 0 < first < last, such as 100:110. "
-            f"Received: {text}"
-        )
+        raise UserError(f"--profile_steps={text} must be first:last, such as 100:110")
     return int(match[1]), int(match[2])
 
 
@@ -303,13 +294,8 @@ def check_task_name(name, shown=None, others=()):
     """
     names = (*GLUE_TASKS, *others, *OWN_FILES)
     if name.lower() not in names:
-        close = difflib.get_close_matches(name.lower(), names, 1)
-        hint = f". Did you mean {close[0]}?" if close else ""
-        raise UserError(
-            f"{shown or f'--task_name={name}'} is unknown; known are "
-            f"{', '.join((*GLUE_TASKS, *others))}, and tsv, ner and multi_label for files of your "
-            f"own{hint}"
-        )
+        known = f"{', '.join(names)}; tsv, ner and multi_label are for your own files"
+        raise UserError(f"{shown or f'--task_name={name}'} is unknown; known are {known}")
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
@@ -424,9 +410,8 @@ class Memory(Options, heading="Memory and speed"):
         "Compute the activations of each block again in the backward pass: less memory, more time.")
     length_buckets: list | None = option(None, read_by="~do_train", on_record="equal", help=
         "Comma-separated lengths of batches, such as 64,128,256. Sequences of similar length are "
-        "batched together, and each batch is padded only to the next of these lengths. Saves time "
-        "with short texts. By default, batches of pre-training have --max_seq_length, and those of "
-        "fine-tuning are padded to the longest of their sequences.")
+        "batched together and padded to the next of these lengths. By default, batches of "
+        "pre-training have --max_seq_length, those of fine-tuning the length of their longest.")
     profile_steps: str | None = option(None, read_by="~do_train", help=
         "Updates to profile for TensorBoard, first:last, such as 100:110; none by default.")
 
@@ -514,15 +499,14 @@ class FineTunedModel(Options, heading="Model and text"):
         "WordPiece vocabulary, for models without a SentencePiece model.")
     ensemble_dirs: list = option((), path="directory",
         read_by="!do_train !export_dir task_name!=multi_label", help=
-        "Comma-separated directories of trained runs that are evaluated or predict together: their "
-        "outputs are averaged. Each directory contains its albert_config.json. Replaces "
-        "--albert_config_file and --init_checkpoint.")
+        "Comma-separated directories of trained runs, instead of --init_checkpoint, that are "
+        "evaluated or predict together: their outputs are averaged.")
     init_checkpoint: str | None = option(None, path="checkpoint",
         read_by="~!ensemble_dirs", on_record="start", help=
         "Encoder weights to start from: a prefix, its .index file, a directory, model.safetensors "
-        "of the transformers library, or the name of a packaged model. The head is initialized "
-        "randomly, except that run_squad.py reads the head of a SQuAD model. Without --do_train: a "
-        "fine-tuned model to evaluate or predict with. Ignored if --output_dir contains a run.")
+        "of the transformers library, or the name of a packaged model. run_squad.py reads the head "
+        "of a SQuAD model too; other heads start randomly. Without --do_train: a fine-tuned model "
+        "to evaluate or predict with. Ignored if --output_dir contains a run.")
     albert_hub_module_handle: str | None = option(None, path="directory", on_record="start", help=
         "Local directory of a hub module, of TensorFlow 1 or 2, instead of "
         "--albert_config_file, --init_checkpoint, --spm_model_file, --vocab_file and "
@@ -625,8 +609,7 @@ class ClassifierData(Options, heading="Task and data"):
         "One of cola, mnli, mismnli, mrpc, sst-2, sts-b, qqp, qnli, rte, wnli, ax; or tsv for your "
         "own texts: train.tsv, dev.tsv and test.tsv, or .csv, .jsonl or .json, in --data_dir; or "
         "ner for named entities: train.conll, dev.conll and test.conll, with a word and its label "
-        "on each line. With "
-        "--export_dir, it can be read from the directory of the run.")
+        "on each line. With --export_dir, it can be read from the directory of the run.")
     cached_dir: str | None = option(None, path="output", read_by=f"~{WORK}", help=
         "Directory for the TFRecords of features; --output_dir by default.")
     text_column: str | None = option("0", read_by=f"{_OF_TEXTS},ner", on_record="follow", help=
@@ -952,11 +935,10 @@ class Instances(NGrams, heading="Pairs and masks"):
         "Also shuffle as many tokens as are masked, and predict them. The masked_lm_* features get "
         "twice as long: give run_pretraining.py twice this --max_predictions_per_seq.")
     random_next_sentence: bool = option(False, read_by="sentence_pairs=order,next", help=
-        "The sentence-level task. False: sentence order (ALBERT), negatives are the two "
-        "segments swapped. True: next sentence (BERT), the second segment of negatives is from a "
-        "random document. In the records, next_sentence_labels is 0 for segments in order, 1 for "
-        "swapped or random. A text of a single sentence cannot be swapped: it gets a random second "
-        "segment, label 1, either way.")
+        "The sentence-level task. False: sentence order (ALBERT), negatives are the two segments "
+        "swapped. True: next sentence (BERT), the second segment of negatives is from a random "
+        "document. In the records, next_sentence_labels is 0 for segments in order, 1 for others. "
+        "A text of a single sentence gets a random second segment, label 1, either way.")
     # two tokens are the shortest target of a short sequence
     max_seq_length: int = option(512, low=SHORTEST, high=_LONGEST, help=
         "Maximum number of tokens per instance, with [CLS] and both [SEP]; shorter instances are "
@@ -967,8 +949,7 @@ class Instances(NGrams, heading="Pairs and masks"):
         "Seed; the same seed gives the same records.")
     dupe_factor: int = option(40, low=1, high=10_000, help=
         "Number of passes over the text, each with other pairs and masks. Every pass takes disk "
-        "space. With "
-        "--masked_lm_prob=0, one pass is usually enough.")
+        "space. With --masked_lm_prob=0, one pass is usually enough.")
     masked_lm_prob: float = option(0.15, low=0, high=1, help=
         "Share of the tokens to predict. 0 masks nothing: run_pretraining.py --masked_lm_budget "
         "masks such records while it reads them, other tokens in each epoch.")
@@ -1030,9 +1011,8 @@ class RecordFiles(Options, heading="Output"):
         "so name at least as many files.")
     work_directory: str | None = option(None, path="output", help=
         "Directory on a local disk (with --runner: a shared one, such as gs://...) for the "
-        "tokenized text and the state of the run. It is kept, and a later run with other settings "
-        "takes the tokenized text from it. By default a hidden one next to the first output file, "
-        "removed at the end.")
+        "tokenized text, which later runs take from it, and the state of the run. By default a "
+        "hidden one next to the first output file, removed at the end.")
 
 
 class Runner(Options, heading="Apache Beam"):

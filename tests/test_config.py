@@ -216,7 +216,7 @@ def test_sizes_beyond_any_model_are_refused(key, value):
          "13,000,143,066,944 ... 100,000,000,000 ... vocab_size=7 ... embedding_size=128 ... "
          "hidden_size=1000000 ... intermediate_size=4000000 ... max_position_embeddings=512"),
         ({"hidden_size": 30, "num_attention_heads": 4},
-         "hidden_size=30, num_attention_heads=4"),
+         "hidden_size=30 ... num_attention_heads=4"),
         ({"num_hidden_layers": 2, "num_hidden_groups": 3},
          "num_hidden_groups ... num_hidden_layers ... 3 ... 2"),
         ({"hidden_act": "swish"},

@@ -132,24 +132,18 @@ def fetch(url, path):
         if remote.size is None or size >= remote.size:
             break
     if remote.size not in (None, size):
-        goes_on = "goes on there"
         if size > remote.size:
             os.remove(part)
-            goes_on = "starts from the beginning"
-        raise UserError(
-            f"{url}: {size:,} of {remote.size:,} bytes were received. Type the command again, "
-            f"which {goes_on}"
-        )
+        received = f"{size:,} of {remote.size:,} bytes were received"
+        raise UserError(f"{url}: {received}. Type the command again")
     if remote.checksum:
         algorithm, wanted = remote.checksum
         with open(part, "rb") as file:
             found = hashlib.file_digest(file, algorithm).digest()
         if found != wanted:
             os.remove(part)
-            raise UserError(
-                f"{url}: {algorithm} of what was received is {found.hex()}, and not "
-                f"{wanted.hex()}. Type the command again, which starts from the beginning"
-            )
+            digests = f"{found.hex()}, not {wanted.hex()}"
+            raise UserError(f"{url} is damaged: {algorithm} is {digests}. Type the command again")
     os.replace(part, path)
     for left in glob.glob(os.path.join(glob.escape(folder), f".{glob.escape(name)}.*.part")):
         os.remove(left)
@@ -181,7 +175,7 @@ def unpack(path, folder):
         UserError: the archive is damaged, or holds links or paths that lead out of it.
     """
 
-    def checked(member, folder):
+    def in_folder(member, folder):
         member = tarfile.data_filter(member, folder)
         if not (member.isfile() or member.isdir()):
             raise UserError(f"{path} holds {member.name}, which is no file: it is not unpacked")
@@ -190,7 +184,7 @@ def unpack(path, folder):
 
     try:
         with tarfile.open(path, "r:gz") as archive:
-            archive.extractall(folder, filter=checked)
+            archive.extractall(folder, filter=in_folder)
     except tarfile.FilterError as error:
         raise UserError(f"{path}: {error}: it is not unpacked") from error
     except (tarfile.TarError, EOFError, zlib.error, OSError) as error:
@@ -201,10 +195,8 @@ def main(given):
     """Downloads the files of a model, and gives its directory its name when they are complete."""
     model = released.find(given.model or "")
     if model is None:
-        raise UserError(
-            f"--model={given.model or ''}: give {released.names()}, or a name of the Hugging Face "
-            "Hub such as albert/albert-base-v2"
-        )
+        known = f"{released.names()}, or a name of the Hugging Face Hub like albert/albert-base-v2"
+        raise UserError(f"--model={given.model or ''}: give {known}")
     address = given.address or model.address
     if urllib.parse.urlsplit(address).scheme not in ("https", "http"):
         raise UserError(f"--address={address}: must begin with https:// or http://")
@@ -219,13 +211,8 @@ def main(given):
         try:
             found = run_directory.find(directory)
         except UserError as error:
-            raise UserError(
-                f"--output_dir={directory} is not empty: give a new directory"
-            ) from error
-        print(
-            f"{found} is there already, so nothing is downloaded. If it is another model than "
-            f"{given.model}, give another --output_dir; to download it again, delete {directory}"
-        )
+            raise UserError(f"--output_dir={directory} is not empty: give a new one") from error
+        print(f"{found} is there already. Delete {directory}, or give another --output_dir.")
         return
     files.check_writable(os.path.dirname(directory) or ".", "output_dir")
 

@@ -120,14 +120,15 @@ def check_paths(given, skip=()):
         columns = given.rows[name].columns
         if not columns["path"] or name in skip or not given.is_read(name):
             continue
-        paths = value.split(",") if columns["path"] == "files" and value else value
+        paths = value.split(",") if columns["path"] == "files" else value
         for path in [paths] if isinstance(paths, str) else paths or ():
-            problem = path and "://" not in path and _problem(columns["path"], path.strip())
-            if problem:
+            if not path or "://" in path:
+                continue
+            if problem := _problem(columns["path"], path.strip()):
                 raise UserError(f"--{name}{problem}")
-            if columns["path"] == "config" and path:
+            if columns["path"] == "config":
                 check_config(path)
-            if name == "card_file" and path and "://" not in path:
+            if name == "card_file":
                 decode(read_local(path), f"--{name}={path}")
 
 
@@ -165,15 +166,10 @@ def need_vocabulary(given, what):
 
 
 def check_config(path):
-    """Raises UserError if a file is not a valid config.
-
-    Args:
-        path: str; remote paths are not checked.
-    """
-    if "://" not in path:
-        content = read_local(path)
-        if not is_of_transformers(parse_json(content, path)):
-            AlbertConfig.from_json(content, path)
+    """Raises UserError if a local file is not a valid config."""
+    content = read_local(path)
+    if not is_of_transformers(parse_json(content, path)):
+        AlbertConfig.from_json(content, path)
 
 
 def holds_run(directory):
@@ -208,11 +204,8 @@ def check_run(given, *filled):
     if is_run or ensemble or given.init_checkpoint:
         return
     if not given.do_train and not given.continuous_eval_timeout:
-        what = "" if os.path.isdir(directory) else "does not exist, so it "
-        raise UserError(
-            f"--output_dir={directory} {what}holds no checkpoint to evaluate, predict with or "
-            "export: give the directory of a training, or a trained model as --init_checkpoint"
-        )
+        what = "holds no checkpoint" if os.path.isdir(directory) else "does not exist"
+        raise UserError(f"--output_dir={directory} {what}: give a training, or --init_checkpoint")
     if not given.do_train or module or "allow_random_init" not in given:
         return
     if not given.allow_random_init:

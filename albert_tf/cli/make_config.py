@@ -63,10 +63,7 @@ def main(given):
     files.check_file_writable(given.output_file, "output_file")
     text, before = config.to_json_string(), files.read_text(given.output_file)
     if before and before != text:
-        raise UserError(
-            f"--output_file={given.output_file} holds another config: delete it, or give "
-            "another name"
-        )
+        raise UserError(f"--output_file={given.output_file} holds another config: give a new name")
     files.write_text(given.output_file, text)
     name = os.path.basename(given.vocab)
     print(
@@ -75,10 +72,8 @@ def main(given):
     )
     if config.embedding_size == config.hidden_size:
         print(
-            f"embedding_size is hidden_size, {config.hidden_size}, so the embeddings have no "
-            "projection, and export_checkpoints.py --export_format=hf refuses the model: the "
-            "transformers library always has one. To export it there, set embedding_size to "
-            f"{config.hidden_size // 2} before training."
+            f"embedding_size is hidden_size, {config.hidden_size}: export_checkpoints.py "
+            f"--export_format=hf refuses it, but not embedding_size={config.hidden_size // 2}."
         )
 
 

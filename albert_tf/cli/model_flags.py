@@ -137,11 +137,8 @@ def _without_placeholders(typed, module, facts):
             kept.pop(name, None)
     lower = facts.get("do_lower_case")
     if lower and kept.get("do_lower_case") not in (None, lower.value):
-        print(
-            f"{resolve.as_flag('do_lower_case', kept.pop('do_lower_case'))} is ignored: "
-            f"{module.directory} was made for "
-            f"{'lower-cased text' if lower.value else 'text with its capitals'}."
-        )
+        ignored = resolve.as_flag("do_lower_case", kept.pop("do_lower_case"))
+        print(f"{ignored} is ignored: {module.directory} was trained with the opposite.")
     return kept
 
 
@@ -212,10 +209,7 @@ def _warn_of_vocabulary(found, used):
         if other in (None, used):
             return
         if files.sha256(other) != files.sha256(used):
-            print(
-                f"Warning: {used} is used, but {other} is next to the weights: the ids of one "
-                "vocabulary mean nothing to a model of the other."
-            )
+            print(f"Warning: {used} is used, and not {other}, which is next to the weights.")
 
 
 def directory_tokenizer(given):
@@ -230,10 +224,8 @@ def directory_tokenizer(given):
     found = source.Source(given.albert_directory)
     path = found.vocabulary_file()
     if path is None and not (found.settings and found.settings.vocabulary):
-        raise UserError(
-            f"--albert_directory={given.albert_directory} holds no vocabulary: put the "
-            "SentencePiece model (*.model) or vocab.txt there"
-        )
+        remedy = "put the SentencePiece model (*.model) or vocab.txt there"
+        raise UserError(f"--albert_directory={given.albert_directory} has no vocabulary: {remedy}")
     typed = given.typed() | ({source.vocabulary_flag(path): path} if path else {})
     rows = given.rows | {name: load.ROWS[name] for name in VOCABULARY_FLAGS}
     facts = source.facts(found, source.START, typed)

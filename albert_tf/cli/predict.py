@@ -82,19 +82,14 @@ def main(given):
 def check_flags(given):
     """Raises UserError for invalid combinations of flags, before a model is loaded."""
     if not given.model and not given.saved_model:
-        raise UserError(
-            "give --saved_model, an export, or --model, the directory of a training or a release"
-        )
+        raise UserError("give --saved_model, an export, or --model, a training or a release")
     if "sequence_output" in given.embeddings and given.model:
         raise UserError("--embeddings=sequence_output needs an export, --saved_model")
     for name, texts in given.typed(*QUERIES).items():
         for text in texts:
             check_json("text", text, f"--{name}")
     if given.sentence_order and len(given.sentence_order) != 2:
-        raise UserError(
-            "--sentence_order compares two texts: give the flag twice. "
-            f"Received: {len(given.sentence_order)}"
-        )
+        raise UserError(f"give --sentence_order twice. Received: {len(given.sentence_order)}")
     flag_groups.check_filled(given, "input_file", "output_file")
     flag_groups.check_paths(given)
 
@@ -189,13 +184,9 @@ def find_export(path):
         for found in (folder, *(os.path.join(folder, version) for version in versions)):
             if tf.io.gfile.exists(os.path.join(found, "saved_model.pb")):
                 return found
-    remedy = (
-        f"holds a checkpoint and no export: give --model={path}"
-        if flag_groups.holds_run(path) or glob.glob(f"{glob.escape(path)}/*.safetensors")
-        else "holds no saved_model.pb: give the directory that --export_dir of run_classifier.py, "
-        "run_squad.py or run_race.py has written"
-    )
-    raise UserError(f"--saved_model={path} {remedy}")
+    if flag_groups.holds_run(path) or glob.glob(f"{glob.escape(path)}/*.safetensors"):
+        raise UserError(f"--saved_model={path} is no export: give --model={path}")
+    raise UserError(f"--saved_model={path} has no saved_model.pb: give the directory of an export")
 
 
 def load(given, batch_size=32):
@@ -228,18 +219,11 @@ def of_checkpoint(loaded, embeddings, record=None):
     """
     if embeddings:
         if not loaded.has_pooler:
-            raise UserError(
-                f"--model={loaded.checkpoint} has no pooler, so it has no "
-                "--embeddings=pooled_output: in Python, use "
-                "albert_tf.load(...).embed(texts)"
-            )
-
-        cut = record and record.flags.get("long_texts")
-        if cut == "windows":
-            raise UserError(
-                f"--embeddings: {loaded.checkpoint} reads long texts with --long_texts={cut}, so a "
-                "text has several vectors: give an export of it, --saved_model"
-            )
+            remedy = "--embeddings=pooled_output: in Python, call albert_tf.load(...).embed(texts)"
+            raise UserError(f"--model={loaded.checkpoint} has no pooler for {remedy}")
+        if record and record.flags.get("long_texts") == "windows":
+            remedy = "--long_texts=windows: give --saved_model, an export of it"
+            raise UserError(f"--embeddings: {loaded.checkpoint} was trained with {remedy}")
 
         def embed(examples):
             texts = ([row[name] for row in examples] for name in INPUTS[:2])
@@ -248,10 +232,8 @@ def of_checkpoint(loaded, embeddings, record=None):
 
         return Model(INPUTS[:2], INPUTS[1:2], tuple(embeddings), None, embed)
     if not loaded.inputs:
-        raise UserError(
-            f"--model={loaded.checkpoint} is not fine-tuned, so it predicts nothing: fine-tune "
-            "it, or give --fill_mask, --sentence_order, --score or --embeddings=pooled_output"
-        )
+        others = "--fill_mask, --sentence_order, --score or --embeddings=pooled_output"
+        raise UserError(f"--model={loaded.checkpoint} is not fine-tuned: give {others}")
     num_options = len(loaded.labels) if "options" in loaded.inputs else None
     return Model(
         *(loaded.inputs, loaded.optional_inputs, OUTPUTS, num_options, loaded.answers),

@@ -155,11 +155,8 @@ def read(lines, name, model, columns=None, header=None, delimiter=None, num_peek
             print(f"{name} is read with {form}", file=sys.stderr)
         first, *others = (x.decode(errors="replace").split(form.separator) for x in peeked)
         if header is None and tables.may_be_names(first, others):
-            print(
-                f"Warning: {name}, line 1 is predicted like the others, and may be a header: then "
-                "give --header, or --text_column",
-                file=sys.stderr,
-            )
+            hint = "may be a header: then give --header, or --text_column"
+            print(f"Warning: {name}, line 1 {hint}", file=sys.stderr)
     is_empty = True
     for number, row in tables.rows(lines, name, form):
         place = f"{name}, line {number}"
@@ -167,7 +164,7 @@ def read(lines, name, model, columns=None, header=None, delimiter=None, num_peek
             yield None
             continue
         is_empty = False
-        yield check(_example(row, model, columns, form, place), model, place)
+        yield parts_of(_example(row, model, columns, form, place), model, place)
     if is_empty:
         raise UserError(f"{name} holds no example: give one on each line, or one by flags")
 
@@ -243,10 +240,10 @@ def _of_table(lines, name, model, columns, copies, form):
         if not any(map(str.strip, row.cells)):
             yield None
             continue
-        others = dict(zip(table.header, row.cells, strict=False)) if copies else {}
-        others = {key: cell for key, cell in others.items() if key not in model.outputs}
-        found = others | dict(zip(columns, row.values, strict=True))
-        yield check(_with_option_list(found, model), model, row.place)
+        others = zip(table.header, row.cells, strict=False) if copies else ()
+        found = {key: cell for key, cell in others if key not in model.outputs}
+        found |= dict(zip(columns, row.values, strict=True))
+        yield parts_of(_with_option_list(found, model), model, row.place)
 
 
 def _with_option_list(example, model):
@@ -286,13 +283,11 @@ def of_flags(typed, model):
     counts = {name: len(values) for name, values in lists.items() if len(values) > 1}
     if len({*counts.values()}) > 1 or (counts and "options" in typed):
         received = ", ".join(f"{len(values)} times --{name}" for name, values in lists.items())
-        raise UserError(
-            f"flags of several examples are given equally often, and only one question with "
-            f"--options. Received: {received}"
-        )
+        remedy = "give each flag equally often, and those of --options once"
+        raise UserError(f"{remedy}. Received: {received}")
     for number in range(max(counts.values(), default=1)):
         given = {name: values[number if name in counts else 0] for name, values in lists.items()}
-        yield check(typed | given, model, place)
+        yield parts_of(typed | given, model, place)
 
 
 def sentences(path, model, columns):
@@ -332,7 +327,7 @@ def sentences(path, model, columns):
     if wanted in there:
         found = ner.read_words(path, ner.Columns(wanted, label if label in there else None))
     print(f"{path} is read with a word on each line, in {len(found)} sentences", file=sys.stderr)
-    return [check({"text": [w.text for w in words]}, model, words[0].place) for words in found]
+    return [parts_of({"text": [w.text for w in words]}, model, words[0].place) for words in found]
 
 
 def questions(path, model):
@@ -351,7 +346,7 @@ def questions(path, model):
     print(f"{path} is read as the files of a training", file=sys.stderr)
     if "article" in model.inputs:
         model = model._replace(optional=("article",))
-    return [check(example, model, place) for place, example in found]
+    return [parts_of(example, model, place) for place, example in found]
 
 
 def _of_squad(path):
@@ -446,11 +441,8 @@ def _are_of_training(lines, name, model, separator):
     first = rows[0] if rows else []
     if len(first) <= max(len(model.columns), *numbers):
         if len(first) > 1 and numbers != sorted(numbers):
-            raise UserError(
-                f"{name}: {len(first)} columns, which may be text and text_pair, or these in the "
-                f"order of the training ({_shown(known)}): give --text_column and "
-                "--text_pair_column, or a first line with the names text and text_pair"
-            )
+            found = f"{len(first)} columns, but the training had {_shown(known)}"
+            raise UserError(f"{name}: {found}: give --text_column and --text_pair_column")
         return False
     label = str(model.of_training.get("label_column") or "")
     numbers = [int(column) for column in label.split(",") if column.strip().isdecimal()]
@@ -460,11 +452,8 @@ def _are_of_training(lines, name, model, separator):
     has_labels = label in first or (are_labels and not form.spaced)
     if has_labels or separator or form.separator == "\t" or name.endswith(".csv"):
         return True
-    print(
-        f"{name}: each line is a text. With {form}, column {label} has no labels of the model, as "
-        f"it had in the training; --delimiter={form.separator} reads these columns all the same",
-        file=sys.stderr,
-    )
+    reason = f"column {label} holds no labels; --delimiter={form.separator} reads columns"
+    print(f"{name}: each line is a text, since {reason}", file=sys.stderr)
     return False
 
 
@@ -525,9 +514,7 @@ def _check_header(names, model, place):
             _check_key(name, model, place)
     missing = [name for name in model.required if name not in names]
     if missing:
-        raise UserError(
-            f"{place}: the header has no column {', '.join(missing)}; it has {', '.join(names)}"
-        )
+        raise UserError(f"{place}: the header {', '.join(names)} lacks {', '.join(missing)}")
 
 
 def _example(row, model, columns, form, place):
@@ -542,11 +529,9 @@ def _example(row, model, columns, form, place):
         return _as_in_training(found, model) if isinstance(found, dict) else found
     usual = model.columns
     if not len(model.required) <= len(row) <= len(usual):
-        raise UserError(
-            f"{place}: {len(usual)} columns are expected, with {form}: {', '.join(usual)}. "
-            f"Received: {len(row)}. A first line with these names says "
-            "which columns they are" + (", and so does --text_column" if model.is_of_texts else "")
-        )
+        expected = f"{len(usual)} columns, {', '.join(usual)}, with {form}"
+        remedy = f"{'--text_column or ' * model.is_of_texts}a first line with these names"
+        raise UserError(f"{place}: give {expected}, or {remedy}. Received: {len(row)}")
     return _with_option_list(dict(zip(usual, row, strict=False)), model)
 
 
@@ -565,17 +550,10 @@ def _as_in_training(found, model):
 def _of_keys(found, columns, place):
     """The keys of a JSON object that columns name."""
     found = tables.flat(found)
-    numbers = [column for column in columns.values() if isinstance(column, int)]
-    if numbers:
-        raise UserError(
-            f"{place}: a line that begins with {{ is a JSON object, which has keys and no column "
-            f"{numbers[0]}: give --text_column a key, or leave it out"
-        )
-    missing = [column for column in columns.values() if column not in found]
+    missing = [str(column) for column in columns.values() if column not in found]
     if missing:
-        raise UserError(
-            f"{place}: the JSON object has no key {', '.join(missing)}; it has {', '.join(found)}"
-        )
+        wanted = f"no key {', '.join(missing)}: give --text_column a key"
+        raise UserError(f"{place}: the JSON object has {wanted}; it has {', '.join(found)}")
     values = {key: found[column] for key, column in columns.items()}
     # As in a training, null is no text, and a number is one.
     return {
@@ -584,8 +562,8 @@ def _of_keys(found, columns, place):
     }
 
 
-def check(example, model, place):
-    """Checks an example, and splits it into the model's inputs and other keys.
+def parts_of(example, model, place):
+    """The parts of an example: the model's inputs and other keys.
 
     Args:
         example: dict.
@@ -603,8 +581,8 @@ def check(example, model, place):
     if model.is_of_words and "text" not in example:
         key = next((key for key in _WORD_LISTS if isinstance(example.get(key), list)), None)
         if key:  # perhaps with labels, as in the training
-            others = {name: example[name] for name in example if name not in model.outputs}
-            others.pop(key, None)
+            left_out = {key, *model.outputs}
+            others = {name: value for name, value in example.items() if name not in left_out}
             example = {"text": example[key]} | others
     if "context" in model.inputs:  # the gold answer is not copied over the predicted one
         example.pop("answer", None)
@@ -634,15 +612,12 @@ def _check_input(name, value, model, place):
     may_be_empty = name == "text_pair" or name in model.optional
     is_visible = any(c.isprintable() and not c.isspace() for c in "".join(texts))
     if not may_be_empty and not is_visible:  # RACE has empty options
-        raise UserError(
-            f"{place}: {name} has no content. Received: {value!r}. Leave a line of a file "
-            "blank where nothing is to be predicted"
-        )
+        raise UserError(f"{place}: {name} is empty: leave the line blank. Received: {value!r}")
 
 
 def _check_key(name, model, place):
     """Raises UserError if a key seems to be a misspelt input, or would hide an output."""
-    if name in model.inputs or (name == "answer" and "context" in model.inputs):
+    if name in model.inputs:
         return
     if name in INPUTS:
         raise UserError(f"{place}: {model.takes}. Not taken: {name}")
@@ -650,7 +625,4 @@ def _check_key(name, model, place):
     if close:
         raise UserError(f"{place}: {model.takes}. Is the key {name!r} meant as {close[0]}?")
     if name in model.outputs:
-        raise UserError(
-            f"{place}: other keys are copied to the prediction, which has a key {name!r} itself: "
-            "rename this one, or name the columns to read (--text_column)"
-        )
+        raise UserError(f"{place}: rename {name!r}, a key of predictions, or give --text_column")

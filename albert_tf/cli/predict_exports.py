@@ -30,29 +30,23 @@ def of_export(directory, embeddings):
     try:
         saved_model = tf.saved_model.load(directory)
     except Exception as error:  # errors from damaged files have no common type
-        raise UserError(
-            f"{directory} cannot be loaded: its files are damaged, or not all of one export "
-            f"({one_line(error)})"
-        ) from error
-    if signature not in saved_model.signatures:
-        raise UserError(
-            f"{directory} has no signature {signature!r}, so it takes no text. It has "
-            f"{', '.join(saved_model.signatures)}"
-        )
-    function = saved_model.signatures[signature]
+        raise UserError(f"{directory} is damaged or incomplete: {one_line(error)}") from error
+    signatures = saved_model.signatures
+    if signature not in signatures:
+        it_has = ", ".join(signatures)
+        raise UserError(f"{directory} has no signature {signature!r}; it has {it_has}")
+    function = signatures[signature]
     function.saved_model = saved_model  # keeps the model alive as long as the function
     specs = function.structured_input_signature[1]
     inputs = tuple(name for name in INPUTS if name in specs)
     if not inputs or len(inputs) < len(specs):
-        raise UserError(
-            f"the signature {signature!r} of {directory} is not one of this project: it takes "
-            f"{', '.join(specs) or 'nothing'}"
-        )
+        taken = f"another project: it takes {', '.join(specs) or 'nothing'}"
+        raise UserError(f"signature {signature!r} of {directory} is of {taken}")
     found = function.structured_outputs
     outputs = tuple(name for name in (*OUTPUTS, *options.EMBEDDINGS) if name in found)
-    labels, path = None, os.path.join(directory, "assets", LABELS_FILE)
-    if "probabilities" in found and tf.io.gfile.exists(path):
-        labels = read_labels(path, found["probabilities"].shape[-1])
+    path = os.path.join(directory, "assets", LABELS_FILE)
+    count = found["probabilities"].shape[-1] if "probabilities" in found else None
+    labels = read_labels(path, count) if tf.io.gfile.exists(path) else ()
     num_options = specs["options"].shape[1] if "options" in specs else None
 
     def predict(examples):
@@ -60,14 +54,8 @@ def of_export(directory, embeddings):
             yield embeddings_of(row, embeddings) if embeddings else prediction(row, labels)
 
     optional = INPUTS[1:2] if embeddings and "text_pair" in inputs else ()
-    is_of_words, of_words = "words" in outputs, ()
-    if is_of_words and tf.io.gfile.exists(path):
-        of_words = files.read_text(path).rstrip("\n").split("\n")
-    return Model(
-        *(inputs, optional, outputs, num_options, predict),
-        is_of_words=is_of_words,
-        labels=of_words,
-    )
+    known = {"is_of_words": "words" in outputs, "labels": labels}
+    return Model(inputs, optional, outputs, num_options, predict, **known)
 
 
 def _run(directory, function, inputs, examples):
@@ -97,10 +85,7 @@ def _with_text(example, directory):
     if not isinstance(words, list):
         return example
     if wrong := next((word for word in words if len(word.split()) != 1), None):
-        raise UserError(
-            f"{directory} takes words with spaces between them, and {wrong!r} is no such word: "
-            "give --model, the directory of the training"
-        )
+        raise UserError(f"{directory} takes single words, not {wrong!r}: give --model, a training")
     return example | {"text": " ".join(words)}
 
 
@@ -109,13 +94,13 @@ def read_labels(path, count):
 
     Args:
         path: str, a file with one name per line.
-        count: int, number of classes of the model.
+        count: int, number of classes of the model; None if unknown.
 
     Raises:
         UserError: the file is not UTF-8, or does not have `count` different names.
     """
     labels = files.read_text(path).rstrip("\n").split("\n")
-    if len(labels) != count:
+    if count not in (None, len(labels)):
         raise UserError(f"{path} must have {count} lines, one for each class. It has {len(labels)}")
     twice = next((label for label in labels if labels.count(label) > 1), None)
     if twice is not None:
@@ -129,7 +114,7 @@ def prediction(outputs, labels):
         count = np.count_nonzero(outputs["words"] != b"")
         outputs = {name: outputs[name][:count] for name in ("words", "labels", "scores")}
     outputs = {name: _plain(outputs[name]) for name in OUTPUTS if name in outputs}
-    if labels is not None:
+    if labels and "probabilities" in outputs:
         outputs["probabilities"] = dict(zip(labels, outputs["probabilities"], strict=True))
         del outputs["predictions"]
     elif "predictions" in outputs:

@@ -63,9 +63,7 @@ def main(given):
     """Trains the model, writes it and prints a summary."""
     flag_groups.check_paths(given)
     if not given.model_prefix or given.model_prefix.endswith("/"):
-        raise UserError(
-            f"--model_prefix={given.model_prefix}: give a name for the files, such as dir/spm"
-        )
+        raise UserError(f"--model_prefix={given.model_prefix}: give a name such as dir/spm")
 
     import tensorflow as tf
 

@@ -45,15 +45,10 @@ def options_of(kind, model, tokenizer, *, train_steps, warmup_steps, **others):
             step = run_directory.step_of(model.source.checkpoint)
             run_record.check_done(model.source, step, train_steps, record)
         if settings.learning_rate > HIGH_RATE:
-            print(
-                f"Warning: --learning_rate={settings.learning_rate} is above {HIGH_RATE}: models "
-                "then forget what they have learnt. Usual are 1e-5 to 1e-2."
-            )
+            print(f"Warning: --learning_rate={settings.learning_rate} is far above the usual 1e-2.")
         if warmup_steps >= train_steps:
-            print(
-                f"Warning: the warm-up of {warmup_steps} updates does not end before the training, "
-                f"of {train_steps}: --learning_rate is never reached."
-            )
+            updates = f"{train_steps} updates, within the warm-up of {warmup_steps}"
+            print(f"Warning: training ends after {updates}: --learning_rate is never reached.")
     return settings.values_of(kind, **values | others)
 
 
@@ -91,28 +86,16 @@ def check_directory(settings):
     """Raises UserError if a training in --output_dir would mix with another model."""
     output_dir = settings.output_dir
     if output_dir.rstrip("/") in models.paths():
-        raise UserError(
-            f"--output_dir={output_dir} is the name of a packaged model, and later commands "
-            f"could mean either: give another directory, such as output/{output_dir}"
-        )
-    folder = run_directory.RunDirectory(output_dir)
-    has_trials = (settings.get("num_trials") or 1) > 1  # each has its own directory
-    if (
-        settings.do_train
-        and not has_trials
-        and not folder.latest
-        and (folder.best or folder.results)
-    ):
-        raise UserError(
-            f"--output_dir={output_dir} holds the results of a training or evaluation, but "
-            "no checkpoint to resume from: give another directory, or delete this one"
-        )
-    trials = folder.file(finetuning.TRIALS)
-    if has_trials and (folder.latest or (folder.best and not files.read_text(trials))):
-        raise UserError(
-            f"--output_dir={output_dir} holds a training without --num_trials, and the best "
-            "trial would take the place of its best checkpoint: give another directory"
-        )
+        raise UserError(f"--output_dir={output_dir} is a packaged model: give output/{output_dir}")
+    folder, found = run_directory.RunDirectory(output_dir), None
+    if (settings.get("num_trials") or 1) > 1:  # each has its own directory
+        is_other = folder.best and not files.read_text(folder.file(finetuning.TRIALS))
+        if folder.latest or is_other:
+            found = "a training without --num_trials"
+    elif settings.do_train and not folder.latest and (folder.best or folder.results):
+        found = "results, but no checkpoint to resume from"
+    if found:
+        raise UserError(f"--output_dir={output_dir} holds {found}: give another directory")
     files.check_writable(output_dir, "output_dir")
 
 
@@ -129,20 +112,16 @@ def length_buckets(settings):
     if not lengths:
         return None
     if not all(part.isdecimal() for part in lengths):
-        given = ",".join(lengths)
-        raise UserError(f"--length_buckets={given} must be whole numbers with commas between")
+        given = resolve.as_flag("length_buckets", lengths)
+        raise UserError(f"{given} must be whole numbers with commas between")
     bounds = (*sorted({n for n in map(int, lengths) if 0 < n < longest}), longest)
     wanted = _BATCHES_PER_BUCKET * len(bounds) * settings.train_batch_size
     if settings.shuffle_buffer_size == 1:
-        raise UserError(
-            "--length_buckets groups the records that are shuffled together: give a larger "
-            f"--shuffle_buffer_size than 1, such as {wanted}"
-        )
+        raise UserError(f"--length_buckets needs --shuffle_buffer_size={wanted} or so, and not 1")
     if settings.shuffle_buffer_size < wanted:
-        print(
-            f"Warning: --shuffle_buffer_size={settings.shuffle_buffer_size} holds few batches of "
-            f"each length, so that many batches are of several: at least {wanted} is better."
-        )
+        size = settings.shuffle_buffer_size
+        better = f"for --length_buckets, {wanted} or more is better"
+        print(f"Warning: --shuffle_buffer_size={size} is small: {better}.")
     return bounds
 
 
@@ -169,10 +148,9 @@ def masking(model, made_by):
     model.config.check_vocabulary(tokenizer)
     wanted = round(budget * settings.max_seq_length)
     if wanted > settings.max_predictions_per_seq:
+        most = settings.max_predictions_per_seq
         print(
-            f"--max_predictions_per_seq={settings.max_predictions_per_seq} masks fewer tokens of a "
-            f"whole sequence than --masked_lm_budget={budget}: for that, give "
-            f"--max_predictions_per_seq={wanted}."
+            f"--max_predictions_per_seq={most} limits --masked_lm_budget={budget}; {wanted} do not."
         )
     return graph_masking.Masking(
         settings.values_of(options.Instances, masked_lm_prob=budget),
@@ -199,10 +177,8 @@ def tokenizer_of_records(paths, typed):
         made.setdefault(fingerprint, (path, arguments))
     if len(made) > 1:
         (first, ours), (other, theirs), *_ = made.values()
-        raise UserError(
-            f"{first} was made with {ours} and {other} with {theirs}: one model reads records of "
-            "one vocabulary and one casing. Make them again with the same flags"
-        )
+        found = f"{first} was made with {ours} and {other} with {theirs}"
+        raise UserError(f"{found}: make the records with one vocabulary and one casing")
     given = {name: value for name, value in typed.items() if value}
     replaced = dict.fromkeys(run_directory.VOCABULARY_FLAGS) | given if given else {}
     for fingerprint, (path, arguments) in made.items():
@@ -211,10 +187,8 @@ def tokenizer_of_records(paths, typed):
             if tokenizer.fingerprint == fingerprint:
                 return tokenizer
         if given:
-            raise UserError(
-                f"{', '.join(given.values())} is not the vocabulary of {path}, which was made with "
-                f"{arguments}: give that file"
-            )
+            wrong = ", ".join(given.values())
+            raise UserError(f"{wrong} is not the vocabulary of {path}: give that of {arguments}")
     return None
 
 
@@ -231,10 +205,8 @@ def check_records(model, tokenizer):
     made = tokenizer.casing | {source.vocabulary_flag(tokenizer.path): tokenizer.path}
     wrong = resolve.contradictions(made, settings.facts, key=source.key)
     if wrong and not settings.allow_changes_on_resume:
-        raise UserError(
-            f"--input_file does not fit {found.directory}: {'; '.join(wrong)}. Make the records "
-            f"with the vocabulary and casing of the model; {model_flags.TO_GO_ON}"
-        )
+        remedy = f"make the records again; {model_flags.TO_GO_ON}"
+        raise UserError(f"--input_file: {'; '.join(wrong)}: {remedy}")
 
 
 # --- Fine-tuning ---------------------------------------------------------------------------------
@@ -272,8 +244,7 @@ def fine_tune(data, models, *, record_flags, do_eval, **values):
     values["length_buckets"] = length_buckets(settings)  # before features are made
     if settings.distribution_strategy == "multi_worker_mirrored":
         raise UserError(
-            f"--distribution_strategy={settings.distribution_strategy} is for run_pretraining.py: "
-            "fine-tune on one machine, with mirrored if it has several GPUs"
+            "--distribution_strategy=multi_worker_mirrored is only for run_pretraining.py"
         )
     strategy = launch.set_up_devices(settings)
     if "train_steps" not in values:
@@ -292,11 +263,8 @@ def fine_tune(data, models, *, record_flags, do_eval, **values):
     tokenizer = data.task.text.tokenizer
     made = options_of(options.FineTuning, model, tokenizer, do_eval=do_eval, **values)
     if settings.do_train and do_eval and made.save_checkpoints_steps >= made.train_steps:
-        print(
-            f"Warning: the training of {made.train_steps} updates has one evaluation, at its end, "
-            f"so there is no better checkpoint to choose: --save_checkpoints_steps="
-            f"{max(made.train_steps // 5, 1)} would make it five"
-        )
+        remedy = f"--save_checkpoints_steps={max(made.train_steps // 5, 1)} makes five"
+        print(f"Warning: the training has only one evaluation, at its end; {remedy}.")
     finetuning.fine_tune(data, model.config, made, strategy)
 
 

@@ -434,7 +434,7 @@ def test_the_number_of_options_is_checked():
     for options in (["x"], ["x"] * 5):
         with refuses(f"in ... 2 to 4 ... {len(options)}"):
             example = {"article": "a", "question": "q", "options": options}
-            predict_examples.check(example, CHOICES, "in")
+            predict_examples.parts_of(example, CHOICES, "in")
 
 
 def test_words_are_read_from_the_columns_of_the_training(tmp_path):
@@ -571,9 +571,11 @@ def test_swapped_questions(question, context, is_swapped):
     example = {"question": question, "context": context}
     if is_swapped:
         with refuses("in, line 1 ... question ... context"):
-            predict_examples.check(example, QUESTIONS, "in, line 1")
+            predict_examples.parts_of(example, QUESTIONS, "in, line 1")
     else:
-        assert predict_examples.check(example, QUESTIONS, "in, line 1")[0]["question"] == question
+        assert (
+            predict_examples.parts_of(example, QUESTIONS, "in, line 1")[0]["question"] == question
+        )
 
 
 @pytest.mark.parametrize(

@@ -260,7 +260,7 @@ def test_a_run_of_several_labels_stays_one(learnt, run_main):
 def test_the_flags_of_a_run_can_be_read_again(learnt):
     with flags_of(run_classifier) as known:
         known(["run_classifier", f"--flagfile={learnt}/flags.txt"])
-        given = run_classifier.checked(flag_groups.read())
+        given = run_classifier.with_task(flag_groups.read())
         assert (given.task_name, given.text_column) == ("multi_label", "text")
         assert given.origin("iterations_per_loop") == "default"
 
