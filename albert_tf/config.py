@@ -97,9 +97,10 @@ class AlbertConfig:
         blocks = layers * self.inner_group_num
         too_deep = blocks > _MOST_BLOCKS  # `num_parameters` goes through the layers one by one
         if too_deep or self.num_parameters > _MOST_PARAMETERS:
+            size = f"{blocks} blocks" if too_deep else f"{self.num_parameters:,} parameters"
             received = ", ".join(f"{key}={value}" for key, value in sizes.items())
             most = f"at most {_MOST_BLOCKS} blocks and {_MOST_PARAMETERS:,} parameters are possible"
-            raise UserError(f"{most}. Received: {received}")
+            raise UserError(f"{most}. Received: {size}, with {received}")
         if self.hidden_act is None:  # in the original, null means "no activation"
             object.__setattr__(self, "hidden_act", "")
         if not isinstance(self.hidden_act, str) or self.hidden_act.lower() not in ACTIVATIONS:
