@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A loaded model with its tokenizer: embeddings, masks, sentence order and predictions."""
 
+import collections
 import functools
 import numbers
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, overload
 
@@ -17,6 +19,7 @@ from albert_tf.errors import CalledElsewhere, UserError, check_choice
 from albert_tf.model.keras_model import ConfiguredModel
 from albert_tf.options import NUM_SPECIALS_OF_ONE, OF_WORDS, SCORE_METHODS
 from albert_tf.records import input_pipeline
+from albert_tf.tasks import data_report
 from albert_tf.text import sequences
 from albert_tf.text.sequences import Texts
 from albert_tf.text.tokenization import FullTokenizer
@@ -42,7 +45,9 @@ class Loaded:
         task: str or None, the name of the task of a fine-tuned model.
         labels: tuple of str or None, the classes of a fine-tuned model.
         max_seq_length: int, longest sequence in tokens; longer ones are cut.
-        shows_progress: bool, whether the progress of long work is shown on stderr.
+        shows_progress: bool, whether the progress of long work, and texts that are cut, are shown
+            on stderr.
+        cut: dict with the number of `sequences` of all calls so far, and of those that were `cut`.
     """
 
     encode = CalledElsewhere("embed(texts) for vectors, tokenizer(texts) for ids")
@@ -73,6 +78,7 @@ class Loaded:
         self._task, self._absent, self._batch_size = task, absent, batch_size
         self._strategy = tf.distribute.get_strategy()
         self.shows_progress: bool = True
+        self.cut: dict[str, int] = {"sequences": 0, "cut": 0, "max_seq_length": self.max_seq_length}
         self._predictors: dict[Any, Any] = {}
 
     def __repr__(self) -> str:
@@ -139,9 +145,7 @@ class Loaded:
         if pooling == "pooled" and not self.has_pooler:
             raise UserError(f'{self.checkpoint} has no pooler: give pooling="mean"')
         keeps_ends = getattr(self._task, "long_texts", "head") == "head_tail"
-        features = sequences.packed(
-            self.tokenizer, texts, pairs, self.max_seq_length, keeps_ends=keeps_ends
-        )
+        features = self._packed(texts, pairs, keeps_ends)
         found = self._run(features, _embedding, pooling == "layers")
         layers = [self.config.num_hidden_layers * self.config.inner_group_num]
         shape = [0, *layers * (pooling == "layers"), self.config.hidden_size]
@@ -276,7 +280,7 @@ class Loaded:
         self.check_head("sentence_order", "sentence_order")
         if seconds is None:
             raise UserError("sentence_order compares two texts: sentence_order(firsts, seconds)")
-        features = sequences.packed(self.tokenizer, firsts, seconds, self.max_seq_length)
+        features = self._packed(firsts, seconds)
         in_second, in_any = (features[name].sum(axis=1) for name in ("segment_ids", "input_mask"))
         if (in_second == 0).any() or (in_any - in_second <= NUM_SPECIALS_OF_ONE).any():
             raise UserError("sentence_order compares two texts, and one of them is empty")
@@ -349,8 +353,9 @@ class Loaded:
                 if name != "options" and not is_text:
                     raise UserError(f"{name} must be a str. Received: {example[name]!r:.80}")
         task = self._task
-        content = task.examples(examples)
-        split = Split(task.features(content), content)
+        content, counts = task.examples(examples), collections.Counter()
+        split = Split(task.features(content, counts), content)
+        self._add_cut(counts, task.windows)
         arrays = {name: split.arrays[name] for name in task.inputs}
         return task.answers(split, self._run(arrays))
 
@@ -454,6 +459,23 @@ class Loaded:
             raise UserError(
                 f"{method} needs a {head.replace('_', '-')} head, which {self.checkpoint} lacks"
             )
+
+    def _packed(self, texts, pairs, keeps_ends=False):
+        """Texts as features, as `sequences.packed`; those that are cut are counted."""
+        lengths, counts = [], collections.Counter()
+        given = self.tokenizer, texts, pairs, self.max_seq_length
+        features = sequences.packed(*given, lengths, keeps_ends)
+        data_report.add_lengths(counts, lengths)
+        self._add_cut(counts)
+        return features
+
+    def _add_cut(self, counts, windows=1):
+        """Adds to `cut` what was counted in a call, and warns of it."""
+        report = data_report.of_split(counts, self.max_seq_length, windows=windows)
+        if report.get("cut") and self.shows_progress:
+            warnings.warn(data_report.on_cut(report), stacklevel=4)
+        for name in ("sequences", "cut"):
+            self.cut[name] += report.get(name, 0)
 
     def _run(self, arrays, function=None, *options):
         """Applies the model, or a function of it and of options, to all rows: dict of arrays."""

@@ -61,6 +61,7 @@ def main(given):
     check_flags(given)
 
     from albert_tf.cli import predict_exports
+    from albert_tf.tasks import data_report
 
     with output(given.output_file) as file:
         if given.model:
@@ -77,6 +78,8 @@ def main(given):
             found = _predicted(predict_exports.of_export(directory, given.embeddings), given)
         for row in found:
             file.write("\n" if row is None else f"{json.dumps(row, ensure_ascii=False)}\n")
+    if given.model and (line := data_report.on_cut(loaded.cut)):
+        print(line, file=sys.stderr)
 
 
 def check_flags(given):

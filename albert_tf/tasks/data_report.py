@@ -111,6 +111,14 @@ def lines_of(split, report, unit):
     return lines
 
 
+def on_cut(report):
+    """What is said of the sequences of a report that are cut: str, "" if none is."""
+    if not report["cut"]:
+        return ""
+    _, state, _ = _LIMITS["cut"]
+    return f"{report['cut']:,} of {report['sequences']:,} sequences {state.format(**report)}"
+
+
 def say(reports, unit, counts, names_rare=True):
     """Prints the reports, and returns them with the counts of the classes.
 

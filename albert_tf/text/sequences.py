@@ -150,7 +150,7 @@ def as_texts(texts: str | Texts, name: str = "texts") -> list[str]:
     return list(found)
 
 
-def packed(tokenizer, texts, pairs, max_length, keeps_ends=False):
+def packed(tokenizer, texts, pairs, max_length, lengths=None, keeps_ends=False):
     """Encodes texts as features of records: the arrays of `pack_pairs`, as int32."""
     if max_length < SHORTEST:
         raise UserError(f"max_length must be at least {SHORTEST}. Received: {max_length}")
@@ -160,5 +160,5 @@ def packed(tokenizer, texts, pairs, max_length, keeps_ends=False):
         raise UserError(f"give one pair per text. Received: {len(texts)} texts, {len(pairs)} pairs")
     # Normalize first: a second text of only white space counts as absent, as in the scripts.
     texts, pairs = (list(map(tokenizer.normalize, each)) for each in (texts, pairs))
-    features = pack_pairs(tokenizer, texts, pairs, max_length, keeps_ends=keeps_ends)
+    features = pack_pairs(tokenizer, texts, pairs, max_length, lengths, keeps_ends)
     return {name: values.astype(np.int32) for name, values in features.items()}

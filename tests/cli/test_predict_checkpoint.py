@@ -12,7 +12,7 @@ from albert_tf.checkpoints.run_directory import FinetunedTask
 from albert_tf.cli import predict
 from albert_tf.model import heads
 from tests import tiny
-from tests.errors import refuses
+from tests.errors import assert_names, refuses
 
 pytestmark = pytest.mark.usefixtures("eagerly")
 
@@ -107,6 +107,19 @@ def test_a_fine_tuned_directory_predicts(classifier, run, tmp_path):
     for found, other in zip((first, second), expected, strict=True):
         assert [*found] == ["label", "probabilities"] and found["label"] == other["label"]
         assert found["probabilities"] == pytest.approx(other["probabilities"], abs=1e-5)
+
+
+def test_texts_that_are_cut_are_counted(classifier, run, capsys):
+    texts = ["Rain " * 500, "Sun"]
+    run(model=classifier, text=texts, text_pair="Water")
+    loaded = albert_tf.load(classifier)
+    message = f"1 of 2 sequences ... max_seq_length={loaded.max_seq_length}"
+    assert_names(capsys.readouterr().err.splitlines()[-1], message)
+    for call in (loaded.predict, loaded.embed):
+        with pytest.warns(UserWarning) as found:
+            call(texts, ["Water", ""])
+        assert_names(found[0].message, message)
+    assert loaded.cut["cut"] == 2 and loaded.cut["sequences"] == 4
 
 
 def test_what_nothing_tells_is_asked(tmp_path, run_main):
