@@ -49,10 +49,7 @@ def read(model, path):
     Raises:
         UserError: the record is damaged, or of a later version.
     """
-    try:
-        content = ModelProto.FromString(model).clean_up
-    except DecodeError:  # loading it says that it is no model
-        content = b""
+    content = _parsed(model).clean_up
     if not content:
         return {}
     try:
@@ -65,3 +62,15 @@ def read(model, path):
         found = f"{path} records a clean-up that this version does not know: {content!r:.200}"
         raise UserError(f"spm_model_file: {found}. Install a later one, or train the model again")
     return values
+
+
+def pieces(model):
+    """The pieces of a SentencePiece model (bytes), by id: list of str; empty if it is damaged."""
+    return [piece.piece for piece in _parsed(model).pieces]
+
+
+def _parsed(model):
+    try:
+        return ModelProto.FromString(model)
+    except DecodeError:  # loading it says that it is no model
+        return ModelProto()

@@ -13,12 +13,12 @@ import safetensors.numpy
 import tensorflow as tf
 from absl import logging
 
-from albert_tf import files
+from albert_tf import files, vocabulary_record
 from albert_tf.checkpoints import name_table, run_directory
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError, check_choice
 
-CONFIG, TOKENIZER_CONFIG = "config.json", "tokenizer_config.json"
+CONFIG, TOKENIZER_CONFIG, TOKENIZER = "config.json", "tokenizer_config.json", "tokenizer.json"
 _TOKENIZER = {  # what their tokenizers may do otherwise -> what ours does
     "word_tokenizer_type": "basic", "subword_tokenizer_type": "wordpiece",
     "tokenize_chinese_chars": True,
@@ -170,11 +170,22 @@ def check_tokenizer(directory, vocabulary):
     """Raises UserError if texts become other pieces in transformers than here.
 
     Args:
-        directory: str, of a model of transformers; nothing is checked without its file on tokens.
+        directory: str, of a model of transformers; nothing is checked without its files on tokens.
         vocabulary: str, path of its vocabulary.
     """
-    values = read_values(directory, TOKENIZER_CONFIG)
-    if not values or not vocabulary.endswith(".txt"):
+    values, content = read_values(directory, TOKENIZER_CONFIG), files.read_bytes(vocabulary)
+    is_wordpiece = vocabulary.endswith(".txt")
+    if is_wordpiece:
+        tokens = content.decode(errors="replace").replace("\r\n", "\n").rstrip("\n").split("\n")
+    else:
+        tokens = vocabulary_record.pieces(content)
+    added = [token for token, id_ in _added(directory, values) if tokens[id_:][:1] != [token]]
+    if added and tokens:
+        raise UserError(
+            f"{directory} adds tokens to {vocabulary}, which albert_tf cannot do: use "
+            f"transformers. They are {', '.join(added)}"
+        )
+    if not values or not is_wordpiece:
         return
     others = {n: values[n] for n, ours in _TOKENIZER.items() if values.get(n) not in (None, ours)}
     if values.get("strip_accents") and values.get("do_lower_case") is False:
@@ -185,13 +196,25 @@ def check_tokenizer(directory, vocabulary):
             f"{path} has {name}={json.dumps(value)}, which albert_tf cannot do: use transformers"
         )
     seen = set()
-    lines = files.read_text(vocabulary).rstrip("\r\n").split("\n")
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(tokens, 1):
         if line in seen:
             raise UserError(
                 f"{vocabulary}, line {number} repeats {line!r}: write an unused token for the first"
             )
         seen.add(line)
+
+
+def _added(directory, values):
+    """Pairs (token, id) of what a tokenizer cuts out of texts before all else.
+
+    Special tokens are among them. Three versions of transformers write them to three places.
+    """
+    found = read_values(directory, "added_tokens.json")
+    for id_, token in (values.get("added_tokens_decoder") or {}).items():
+        found[token["content"]] = int(id_)
+    for token in read_values(directory, TOKENIZER).get("added_tokens") or ():
+        found[token["content"]] = token["id"]
+    return found.items()
 
 
 def _default_labels(count):
@@ -244,7 +267,7 @@ def check_expressible(config):
             f"transformers maps embeddings also with embedding_size = hidden_size = "
             f"{config.hidden_size}, and ALBERT does not"
         )
-    layers, groups = range(config.num_hidden_layers), config.num_attention_groups
+    layers, groups = range(config.num_hidden_layers), max(config.attention_groups) + 1
     if any(config.attention_group(layer) != config.ffn_group(layer) for layer in layers):
         raise UserError(f"transformers has no parameter_sharing={config.parameter_sharing!r}")
     for layer in layers:

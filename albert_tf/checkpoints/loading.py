@@ -6,6 +6,7 @@ A file that does not fill the whole encoder is rejected. Variables that stay ran
 
 import dataclasses
 import os
+import re
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ import tensorflow as tf
 
 from albert_tf.checkpoints import name_table, readers, run_directory
 from albert_tf.errors import UserError
+
+_LAYER = re.compile(r"layer|LayerNorm|embedding", re.IGNORECASE)  # in names of other encoders
 
 
 @dataclasses.dataclass(frozen=True)
@@ -312,7 +315,10 @@ def _check_encoder_complete(report, reads_pooler):
     lines += [f"  missing: {name}" for name in missing]
     lines += [f"  shape {shape} in the file, {want} here: {name}" for name, shape, want in reshaped]
     from_group0 = [name for name in missing if name_table.in_group0(name) in report.loaded]
+    others = [name for name in report.unused if _LAYER.search(name)]
     remedy = "Check that --albert_config_file belongs to this checkpoint."
+    if missing and others:
+        remedy = f"It has other variables, such as {others[0]}: this is no ALBERT of the original"
     if missing == from_group0 and not reshaped:
         remedy = "run_pretraining.py --init_from_group0 fills every parameter group from group 0."
     raise UserError("\n".join([*lines, remedy]))

@@ -24,7 +24,6 @@ from albert_tf.errors import UserError, about, parse_json
 from albert_tf.resolve import RECORD, SOURCE, Fact, as_flag, contradictions
 
 _VOCABULARIES = ("30k-clean.model", "*.model", "vocab.txt", "vocab*.txt")  # in order of preference
-_TOKENIZER = "tokenizer.json"
 _SAVED_MODEL = "saved_model.pb"
 _CONFIG, _PAIR = "albert_config_file", "text_pair_column"
 _OF_TRAINING = {"hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range"}
@@ -123,8 +122,8 @@ class Source:
             if value is None and name == "strip_accents" and kept is not None:
                 value = not kept
             if value is None:
-                path = os.path.join(self.directory, _TOKENIZER)
-                value = huggingface.read_casing(self.directory, _TOKENIZER, name)
+                path = os.path.join(self.directory, huggingface.TOKENIZER)
+                value = huggingface.read_casing(self.directory, huggingface.TOKENIZER, name)
         return None if value is None else Fact(value, path, RECORD if self.settings else SOURCE)
 
     def max_seq_length(self):
@@ -361,10 +360,8 @@ def tokenizer_arguments(resolved, found, shown=as_flag):
         where = f"{found.directory} holds no vocabulary: " if found else ""
         if recorded:
             where = f"{recorded.path} of {found.settings_file} is gone or another file now: "
-        elif found and tf.io.gfile.exists(os.path.join(found.directory, _TOKENIZER)):
-            where = (
-                f"{found.directory} has only {_TOKENIZER}: put spiece.model or vocab.txt there, or "
-            )
+        elif found and tf.io.gfile.exists(os.path.join(found.directory, huggingface.TOKENIZER)):
+            where = f"{found.directory} has only {huggingface.TOKENIZER}: put spiece.model or vocab.txt there, or "
         raise UserError(f"{where}give {' or '.join(map(shown, VOCABULARY_FLAGS))}")
     casing = {name: resolved.get(name) for name in CASING}
     return {name: resolved.get(name)} | {n: v is None or bool(v) for n, v in casing.items()}

@@ -132,14 +132,17 @@ def _scores(loaded, given):
 
 def _predicted(model, given):
     """Yields a prediction for each example: dicts; None for a blank line."""
-    examples = _examples(model, given)
+    examples, num_blank = _examples(model, given), 0
     with progress.bar("predicting", None, " examples") as bar:
         while batch := list(itertools.islice(examples, given.predict_batch_size)):
             used = [example[0] for example in batch if example]
             found = iter(model.predict(used) if used else ())
             for example in batch:
                 yield example and example[1] | next(found)
+            num_blank += sum(predict_examples.is_blank(row.get("text", "-")) for row in used)
             bar.update(len(used))
+    if num_blank:
+        print(f"{num_blank:,} examples without text are predicted as empty ones", file=sys.stderr)
 
 
 def _examples(model, given):
@@ -150,6 +153,8 @@ def _examples(model, given):
     if typed:
         yield from predict_examples.of_flags(typed, model)
         return
+    if model.is_of_texts and not (model.is_of_words or given.score):  # a row has other columns too
+        model = model._replace(may_be_empty=INPUTS[:2])
     name, lines, num_peeked = "standard input", sys.stdin.buffer, 1  # it may be a person
     columns = {name: given.get(f"{name}_column") for name in COLUMNS}
     columns = {name: column for name, column in columns.items() if column is not None}

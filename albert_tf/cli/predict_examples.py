@@ -49,6 +49,7 @@ class Model(NamedTuple):
         header: sequence of str, the names of the columns of the training file.
         labels: sequence of str, the classes of the model, by which its files are known; empty if
             there are none, or they are unknown.
+        may_be_empty: tuple of those of `inputs` that may have no visible character.
     """
 
     inputs: tuple
@@ -61,6 +62,7 @@ class Model(NamedTuple):
     labels: tuple = ()
     of_training: Mapping = types.MappingProxyType({})
     header: tuple = ()
+    may_be_empty: tuple = ("text_pair",)
 
     @property
     def columns(self):
@@ -578,6 +580,9 @@ def parts_of(example, model, place):
     """
     for name in model.optional:
         example.setdefault(name, "")
+    for name in model.may_be_empty:  # null is no text, as in a training
+        if name in example and example[name] is None:
+            example[name] = ""
     if model.is_of_words and "text" not in example:
         key = next((key for key in _WORD_LISTS if isinstance(example.get(key), list)), None)
         if key:  # perhaps with labels, as in the training
@@ -609,10 +614,14 @@ def _check_input(name, value, model, place):
     if name == "options" and not model.fewest <= len(texts) <= count:
         expected = f"{model.fewest} to {count}" if model.fewest < count else count
         raise UserError(f"{place}: {expected} options are expected. Received: {len(texts)}")
-    may_be_empty = name == "text_pair" or name in model.optional
-    is_visible = any(c.isprintable() and not c.isspace() for c in "".join(texts))
-    if not may_be_empty and not is_visible:  # RACE has empty options
+    may_be_empty = name in (*model.may_be_empty, *model.optional)
+    if not may_be_empty and is_blank("".join(texts)):  # RACE has empty options
         raise UserError(f"{place}: {name} is empty: leave the line blank. Received: {value!r}")
+
+
+def is_blank(text):
+    """Whether a text has no visible character (bool)."""
+    return not any(c.isprintable() and not c.isspace() for c in text)
 
 
 def _check_key(name, model, place):

@@ -4,6 +4,7 @@
 import contextlib
 import importlib.util
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ import tensorflow as tf
 import albert_tf
 import run_classifier
 import run_squad
+from albert_tf import models
 from albert_tf.checkpoints import huggingface, loading, name_table, readers, run_directory, source
 from albert_tf.cli import flag_groups
 from albert_tf.model import heads
@@ -663,6 +665,9 @@ def test_what_transformers_saves_is_read(part, written, tmp_path):
         ({}, "a b a", None),  # no directory of transformers
         ({"do_lower_case": True}, "a b a", "vocab.txt, line 3 ... 'a'"),
         ({"strip_accents": None, "word_tokenizer_type": "basic"}, "a b \u2028", None),
+        ({"added_tokens_decoder": {"1": {"content": "b"}}}, "a b", None),
+        ({"added_tokens_decoder": {"2": {"content": "[N]"}}}, "a b", "vocab.txt ... [N]"),
+        ({"added_tokens_decoder": {"1": {"content": "[N]"}}}, "a b", "vocab.txt ... [N]"),
     ],
 )
 def test_tokenizers_that_make_other_pieces_are_refused(told, lines, message, tmp_path):
@@ -671,3 +676,18 @@ def test_tokenizers_that_make_other_pieces_are_refused(told, lines, message, tmp
     vocabulary.write_text("\n".join(lines.split(" ")) + "\n", encoding="utf-8")
     with refuses(message) if message else contextlib.nullcontext():
         huggingface.check_tokenizer(str(tmp_path), str(vocabulary))
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("added_tokens.json", {"[N]": 8000, "[CLS]": 2}),
+        ("tokenizer.json", {"added_tokens": [{"content": "[N]", "id": 5}]}),
+    ],
+)
+def test_added_tokens_are_refused(name, content, tmp_path):
+    shutil.copytree(models.paths()["english-small"], tmp_path, dirs_exist_ok=True)
+    assert albert_tf.load(tmp_path).tokenizer is not None
+    (tmp_path / name).write_text(json.dumps(content))
+    with refuses(f"{tmp_path} ... spiece.model ... [N]"):
+        albert_tf.load(tmp_path)

@@ -109,9 +109,37 @@ def test_a_fine_tuned_directory_predicts(classifier, run, tmp_path):
         assert found["probabilities"] == pytest.approx(other["probabilities"], abs=1e-5)
 
 
-def test_texts_that_are_cut_are_counted(classifier, run, capsys):
+SUN = '{"id": "8", "text": "Sun", "text_pair": null}'
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("in.csv", "id,text,text_pair\n7,,\n8,Sun,\n"),
+        ("in.tsv", "id\ttext\ttext_pair\n7\t\u200b \tRain\n8\tSun\t\n"),
+        (
+            "in.jsonl",
+            '{"id": "7", "text": null, "text_pair": ""}\n{"id": "8", "text": "Sun", "text_pair": null}',
+        ),
+        (
+            "in.json",
+            '[{"id": "7", "text": "", "text_pair": "b"}, {"id": "8", "text": "Sun", "text_pair": null}]',
+        ),
+    ],
+)
+def test_rows_without_text_are_predicted(name, content, classifier, run_main, capsys, tmp_path):
+    (tmp_path / name).write_text(content, encoding="utf-8")
+    run_main(predict, model=classifier, input_file=tmp_path / name)
+    found, error = capsys.readouterr()
+    assert [json.loads(line)["id"] for line in found.splitlines()] == ["7", "8"]
+    assert error.splitlines()[-1].startswith("1 ")
+    with refuses(f"{name}, line"):
+        run_main(predict, model=classifier, input_file=tmp_path / name, score=True)
+
+
+def test_texts_that_are_cut_are_counted(classifier, run_main, capsys):
     texts = ["Rain " * 500, "Sun"]
-    run(model=classifier, text=texts, text_pair="Water")
+    run_main(predict, model=classifier, text=texts, text_pair="Water")
     loaded = albert_tf.load(classifier)
     message = f"1 of 2 sequences ... max_seq_length={loaded.max_seq_length}"
     assert_names(capsys.readouterr().err.splitlines()[-1], message)
