@@ -361,7 +361,8 @@ def tokenizer_arguments(resolved, found, shown=as_flag):
         if recorded:
             where = f"{recorded.path} of {found.settings_file} is gone or another file now: "
         elif found and tf.io.gfile.exists(os.path.join(found.directory, huggingface.TOKENIZER)):
-            where = f"{found.directory} has only {huggingface.TOKENIZER}: put spiece.model or vocab.txt there, or "
+            name = huggingface.TOKENIZER
+            where = f"{found.directory} has only {name}: put spiece.model or vocab.txt there, or "
         raise UserError(f"{where}give {' or '.join(map(shown, VOCABULARY_FLAGS))}")
     casing = {name: resolved.get(name) for name in CASING}
     return {name: resolved.get(name)} | {n: v is None or bool(v) for n, v in casing.items()}

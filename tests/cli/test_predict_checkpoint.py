@@ -117,14 +117,8 @@ SUN = '{"id": "8", "text": "Sun", "text_pair": null}'
     [
         ("in.csv", "id,text,text_pair\n7,,\n8,Sun,\n"),
         ("in.tsv", "id\ttext\ttext_pair\n7\t\u200b \tRain\n8\tSun\t\n"),
-        (
-            "in.jsonl",
-            '{"id": "7", "text": null, "text_pair": ""}\n{"id": "8", "text": "Sun", "text_pair": null}',
-        ),
-        (
-            "in.json",
-            '[{"id": "7", "text": "", "text_pair": "b"}, {"id": "8", "text": "Sun", "text_pair": null}]',
-        ),
+        ("in.jsonl", '{"id": "7", "text": null, "text_pair": ""}\n' + SUN),
+        ("in.json", '[{"id": "7", "text": "", "text_pair": "b"}, ' + SUN + "]"),
     ],
 )
 def test_rows_without_text_are_predicted(name, content, classifier, run_main, capsys, tmp_path):
