@@ -87,21 +87,29 @@ _RULES = {
 }  # fmt: skip
 # Our names, in order of preference, of what other libraries call so. A command gets its first.
 _CALLED_ELSEWHERE = {
-    "num_train_epochs|train_step|num_train_steps": "epoch|epochs|num_epochs|n_epochs|max_epochs",
-    "train_step|num_train_steps|num_train_epochs": "steps|max_steps|train_steps|num_steps",
-    "warmup_step|num_warmup_steps|warmup_proportion": "warmup|warmup_steps|warmup_ratio",
+    "num_train_epochs|train_step|num_train_steps": (
+        "epoch|epochs|num_epochs|n_epochs|max_epochs|num_train_epochs"
+    ),
+    "train_step|num_train_steps|num_train_epochs": (
+        "steps|max_steps|train_steps|num_steps|train_step|num_train_steps"
+    ),
+    "warmup_step|num_warmup_steps|warmup_proportion": (
+        "warmup|warmup_steps|warmup_ratio|warmup_step|num_warmup_steps|warmup_proportion"
+    ),
     "learning_rate": "lr|max_lr|peak_lr",
     "train_batch_size|predict_batch_size": "batch|bs|batch_size|per_device_train_batch_size",
     "eval_batch_size|predict_batch_size": "per_device_eval_batch_size|valid_batch_size",
     "max_seq_length": "max_length|max_len|max_seq_len|seq_len|seq_length|block_size",
     "init_checkpoint|model|albert_directory": (
-        "model|model_dir|model_name|model_path|model_name_or_path|pretrained_model|checkpoint|"
+        "model|model_name|model_path|model_name_or_path|pretrained_model|checkpoint|"
         "init_checkpoint|bert_model|albert_directory"
     ),
+    "output_dir|model|albert_directory": "model_dir",
     "albert_config_file": "config|config_file|config_name|bert_config_file",
     "spm_model_file|vocab|vocab_file": "tokenizer|tokenizer_name|spm_model|spm_file|vocabulary",
     "input_file|data_dir|train_file": (
-        "input|corpus|data|dataset|dataset_name|train_data|train_path|train_file|data_dir|file"
+        "input|corpus|data|dataset|dataset_name|train_data|train_path|train_file|data_dir|file|"
+        "text_file"
     ),
     "predict_file|eval_input_file|data_dir|input_file": (
         "validation_file|eval_file|dev_file|eval_data|test_file|predict_file"
@@ -145,6 +153,7 @@ _NAMES_HERE = {
 KINDS: dict[str, type] = {}  # option of any group -> type of its value, without None
 OF_TRAINING: set[str] = set()  # options that only a training reads
 UNSET: dict = {}  # option that a record decides -> the value that it does not write: None or False
+_CLOSE = 0.8  # similarity of words of a name and of a misspelt one
 _SMALLEST_VOCABULARY = 5 + len(SPM_SYMBOLS) + 1  # with the special pieces, and a space
 
 
@@ -221,8 +230,17 @@ def name_here(name, known):
         known: sequence of str, the flags of the command.
     """
     name = name.lower().replace("-", "_")
-    meant = [name, *_NAMES_HERE.get(name, ()), *difflib.get_close_matches(name, known, 1, 0.7)]
+    close = difflib.get_close_matches(name, [n for n in known if _is_close(name, n)], 1, 0.7)
+    meant = [name, *_NAMES_HERE.get(name, ()), *close]
     return next((ours for ours in meant if ours in known), None)
+
+
+def _is_close(name, ours):
+    """Whether a name seems to be a misspelt one (bool): text_file is no output_file."""
+    pairs = [*zip(name.split("_"), ours.split("_"), strict=False)]
+    if name.count("_") != ours.count("_"):
+        pairs = [(name.replace("_", ""), ours.replace("_", ""))]
+    return all(difflib.SequenceMatcher(None, *pair).ratio() >= _CLOSE for pair in pairs)
 
 
 def check(field, value):

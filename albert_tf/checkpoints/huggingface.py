@@ -23,6 +23,10 @@ _TOKENIZER = {  # what their tokenizers may do otherwise -> what ours does
     "word_tokenizer_type": "basic", "subword_tokenizer_type": "wordpiece",
     "tokenize_chinese_chars": True,
 }  # fmt: skip
+_TOKENIZER_CLASSES = (  # whose pieces are ours, also with Fast at the end; the last are generic
+    "AlbertTokenizer", "BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer",
+    "PreTrainedTokenizer", "TokenizersBackend", "",
+)  # fmt: skip
 _BASE = "albert."  # prefix of the encoder's variables; absent in files of only the encoder
 
 # Class in transformers -> its heads. The first class whose heads are all there is written.
@@ -185,18 +189,20 @@ def check_tokenizer(directory, vocabulary):
             f"{directory} adds tokens to {vocabulary}, which albert_tf cannot do: use "
             f"transformers. They are {', '.join(added)}"
         )
-    if not values or not is_wordpiece:
-        return
-    others = {n: values[n] for n, ours in _TOKENIZER.items() if values.get(n) not in (None, ours)}
-    if values.get("strip_accents") and values.get("do_lower_case") is False:
-        others["strip_accents"] = True  # ours are stripped with capitals alone
-    for name, value in others.items():
+    name = str(values.get("tokenizer_class") or "").removesuffix("Fast")
+    others = {} if name in _TOKENIZER_CLASSES else {"tokenizer_class": name}
+    if is_wordpiece:
+        known = _TOKENIZER.items()
+        others |= {key: values[key] for key, ours in known if values.get(key) not in (None, ours)}
+        if values.get("strip_accents") and values.get("do_lower_case") is False:
+            others["strip_accents"] = True  # ours are stripped with capitals alone
+    for key, value in others.items():
         path = os.path.join(directory, TOKENIZER_CONFIG)
         raise UserError(
-            f"{path} has {name}={json.dumps(value)}, which albert_tf cannot do: use transformers"
+            f"{path} has {key}={json.dumps(value)}, which albert_tf cannot do: use transformers"
         )
     seen = set()
-    for number, line in enumerate(tokens, 1):
+    for number, line in enumerate(tokens if values and is_wordpiece else (), 1):
         if line in seen:
             raise UserError(
                 f"{vocabulary}, line {number} repeats {line!r}: write an unused token for the first"

@@ -653,7 +653,11 @@ def _flat(rows):
 
 
 def _decoded(text):
-    return text.decode("utf-8", "ignore") if isinstance(text, bytes) else text
+    if isinstance(text, bytes):
+        return text.decode("utf-8", "ignore")
+    if not isinstance(text, str):
+        raise UserError(f"a text must be str. Received: {text!r:.80}")
+    return text
 
 
 def _file_content(path, argument):

@@ -662,6 +662,8 @@ def test_what_transformers_saves_is_read(part, written, tmp_path):
         ({"word_tokenizer_type": "mecab"}, "a b", "tokenizer_config.json ... mecab"),
         ({"tokenize_chinese_chars": False}, "a b", "tokenizer_config.json ... false"),
         ({"strip_accents": True, "do_lower_case": False}, "a b", "strip_accents=true"),
+        ({"tokenizer_class": "BertJapaneseTokenizer"}, "a b", "tokenizer_config.json ... Japanese"),
+        ({"tokenizer_class": "BertTokenizerFast"}, "a b", None),
         ({}, "a b a", None),  # no directory of transformers
         ({"do_lower_case": True}, "a b a", "vocab.txt, line 3 ... 'a'"),
         ({"strip_accents": None, "word_tokenizer_type": "basic"}, "a b \u2028", None),

@@ -340,6 +340,27 @@ def test_names_of_other_libraries_mean_flags_of_commands(ours):
                 assert meant == next(name for name in ours.split("|") if name in names)
 
 
+@pytest.mark.parametrize(
+    ("script", "typed", "meant"),
+    [
+        ("predict", "text_file", "input_file"),
+        ("predict", "model_dir", "model"),
+        ("run_classifier", "num_train_steps", "train_step"),
+        ("run_classifier", "learnig-rate", "learning_rate"),
+        ("run_squad", "train_step", "num_train_epochs"),
+        ("run_squad", "warmup_step", "warmup_proportion"),
+        ("run_pretraining", "use_gpu", None),
+        ("run_pretraining", "model_dir", "output_dir"),
+        ("run_pretraining", "outputdir", "output_dir"),
+        ("create_pretraining_data", "dup_factor", "dupe_factor"),
+        ("train_sentencepiece", "max_sentencepiece_length", None),
+        ("train_sentencepiece", "model_type", None),
+    ],
+)
+def test_names_that_nobody_has_mean_the_nearest_flag(script, typed, meant):
+    assert options.name_here(typed, names_of(script, lambda _: True)) == meant
+
+
 # --- Remote paths --------------------------------------------------------------------------------
 
 
