@@ -40,8 +40,10 @@ def main(given):
     inputs = files.expand_patterns(given.input_file, "input_file")
     outputs = schemas.expand_shards(given.output_file, given.num_output_shards)
     if given.num_workers > len(outputs):
-        used = f"{len(outputs)} are used, one for each file"
-        print(f"--num_workers={given.num_workers}: {used}; give more --num_output_shards.")
+        print(
+            f"--num_workers={given.num_workers}: {len(outputs)} are used, one for each file; give "
+            "more --num_output_shards."
+        )
     heldout = given.heldout_output_file
     heldout_outputs = schemas.expand_shards(heldout, flag="heldout_output_file") if heldout else []
     runner = None

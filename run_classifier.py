@@ -18,7 +18,7 @@ def define_flags():
 
 
 def with_task(given):
-    """The settings with the task that they mean.
+    """The settings with the task that they mean, checked.
 
     Raises:
         UserError: they name no work, no model or no file, or labels that no file can have.
@@ -32,8 +32,10 @@ def with_task(given):
     if given.multi_label:
         labels, separator = labels or (given.label_column or "").split(","), options.LABEL_SEPARATOR
         if len(labels) > 1 and separator in "".join(labels):  # a single column may have any name
-            remedy = f"give other --labels than {', '.join(labels)}"
-            raise UserError(f"--multi_label: {separator} separates labels, so {remedy}")
+            raise UserError(
+                f"--multi_label: {separator} separates labels, so give other --labels than "
+                f"{', '.join(labels)}"
+            )
     return given
 
 

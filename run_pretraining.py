@@ -28,7 +28,10 @@ def warn(given):
     """Warns about valid but probably unintended values."""
     if given.start_warmup_step:
         step = given.start_warmup_step
-        print(f"Warning: the learning rate is negative before --start_warmup_step={step}.")
+        print(
+            f"Warning: the learning rate is negative before --start_warmup_step={step}: the flag "
+            "is for trainings that go on from that step."
+        )
     is_default = given.origin("learning_rate") == resolve.DEFAULT
     rate, size = given.learning_rate, given.train_batch_size
     if size < PAPER_BATCH and is_default:

@@ -39,8 +39,10 @@ def warn_of_version(settings, config):
     if has_dropout and "v2" in name:
         print(f"Warning: {name} seems to be version 2: set both dropout rates of the config to 0.")
     if not has_dropout and settings.learning_rate > V2_LEARNING_RATE:
-        usual = f"{V2_LEARNING_RATE} is usual for version 2, without dropout"
-        print(f"Warning: --learning_rate={settings.learning_rate} may diverge: {usual}.")
+        print(
+            f"Warning: --learning_rate={settings.learning_rate} may diverge: "
+            f"{V2_LEARNING_RATE} is usual for version 2, without dropout."
+        )
 
 
 def main(given):

@@ -86,8 +86,10 @@ class AlbertConfig:
                 raise UserError(f"{key} must be at least 0 and below 1. Received: {value!r}")
         stddev = self.initializer_range
         if not _is_number(stddev) or not 0 < stddev <= _LARGEST_STDDEV:
-            limits = f"above 0 and at most {_LARGEST_STDDEV}"
-            raise UserError(f"initializer_range must be {limits}. Received: {stddev!r}")
+            raise UserError(
+                f"initializer_range must be above 0 and at most {_LARGEST_STDDEV}. "
+                f"Received: {stddev!r}"
+            )
         hidden, heads = self.hidden_size, self.num_attention_heads
         if hidden % heads:
             raise UserError(f"hidden_size={hidden} is no multiple of num_attention_heads={heads}")
@@ -99,8 +101,10 @@ class AlbertConfig:
         if too_deep or self.num_parameters > _MOST_PARAMETERS:
             size = f"{blocks} blocks" if too_deep else f"{self.num_parameters:,} parameters"
             received = ", ".join(f"{key}={value}" for key, value in sizes.items())
-            most = f"at most {_MOST_BLOCKS} blocks and {_MOST_PARAMETERS:,} parameters are possible"
-            raise UserError(f"{most}. Received: {size}, with {received}")
+            raise UserError(
+                f"at most {_MOST_BLOCKS} blocks and {_MOST_PARAMETERS:,} parameters are possible. "
+                f"Received: {size}, with {received}"
+            )
         if self.hidden_act is None:  # in the original, null means "no activation"
             object.__setattr__(self, "hidden_act", "")
         if not isinstance(self.hidden_act, str) or self.hidden_act.lower() not in ACTIVATIONS:
@@ -130,12 +134,11 @@ class AlbertConfig:
         Raises:
             UserError: it has pieces for which the model has no embedding.
         """
-        found = f"{tokenizer.path} has {tokenizer.vocab_size} pieces and the config has "
-        found += f"vocab_size={self.vocab_size}"
+        sizes = f"{tokenizer.vocab_size} pieces, and the config has vocab_size={self.vocab_size}"
         if tokenizer.vocab_size > self.vocab_size:
-            raise UserError(f"{found}: one belongs to another model")
+            raise UserError(f"{tokenizer.path} has {sizes}: one belongs to another model")
         if tokenizer.vocab_size < _LEAST_USED * self.vocab_size:
-            print(f"Warning: {found}: one may belong to another model.")
+            print(f"Warning: {tokenizer.path} has {sizes}: one may belong to another model.")
 
     @property
     def head_size(self) -> int:

@@ -93,8 +93,9 @@ def import_extra(module, feature):
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         package = next(name for name in EXTRAS if f"{module}.".startswith(f"{name}."))
-        remedy = f"pip install 'albert_tf[{EXTRAS[package]}]'"
-        raise UserError(f"{feature} needs the package {package}: {remedy}") from error
+        raise UserError(
+            f"{feature} needs the package {package}: pip install 'albert_tf[{EXTRAS[package]}]'"
+        ) from error
 
 
 def exit_code(program, answer):

@@ -102,5 +102,7 @@ def _name():
 def _in_use(path):
     directory, name = os.path.split(path)
     purpose, holder = name.removesuffix(".lock"), files.read_text(path).strip()
-    remedy = "Wait until it ends, or choose another directory"
-    return UserError(f"{directory} is in use: process {holder} is {purpose} there. {remedy}")
+    return UserError(
+        f"{directory} is in use: process {holder} is {purpose} there. Wait until it ends, or "
+        "choose another directory"
+    )

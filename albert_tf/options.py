@@ -298,7 +298,9 @@ def parse_profile_steps(text):
         return None
     match = re.fullmatch(r"(\d{1,18}):(\d{1,18})", text, re.ASCII)
     if not match or not 0 < int(match[1]) < int(match[2]):
-        raise UserError(f"--profile_steps={text} must be first:last, such as 100:110")
+        raise UserError(
+            f"--profile_steps={text} must be first:last with 0 < first < last, such as 100:110"
+        )
     return int(match[1]), int(match[2])
 
 

@@ -59,8 +59,10 @@ def read(model, path):
     is_dict = isinstance(values, dict)
     types = {name: type(value) for name, value in values.items()} if is_dict else None
     if types != _RECORDED or values["casing_language"] not in CASING_LANGUAGES:
-        found = f"{path} records a clean-up that this version does not know: {content!r:.200}"
-        raise UserError(f"spm_model_file: {found}. Install a later one, or train the model again")
+        raise UserError(
+            f"spm_model_file: {path} records a clean-up that this version does not know: "
+            f"{content!r:.200}. Install a later version, or train the model again"
+        )
     return values
 
 

@@ -47,7 +47,8 @@ class Loaded:
         max_seq_length: int, longest sequence in tokens; longer ones are cut.
         shows_progress: bool, whether the progress of long work, and texts that are cut, are shown
             on stderr.
-        cut: dict with the number of `sequences` of all calls so far, and of those that were `cut`.
+        cut: dict with the number of `sequences` of all calls so far, how many of them were `cut`,
+            and `max_seq_length`.
     """
 
     encode = CalledElsewhere("embed(texts) for vectors, tokenizer(texts) for ids")
@@ -181,7 +182,10 @@ class Loaded:
             raise UserError(
                 f"top_k must be from 1 to vocab_size={self.config.vocab_size}. Received: {top_k!r}"
             )
-        features, counts = masked_text.features(self.tokenizer, texts, self.max_seq_length)
+        lengths = []
+        given = self.tokenizer, texts, self.max_seq_length
+        features, counts = masked_text.features(*given, lengths)
+        self._add_lengths(lengths)
         outputs = self._run(features, masked_text.fill, top_k)
         found = masked_text.fillings(self.tokenizer, outputs, counts)
         return found[0] if isinstance(texts, str) else found
@@ -393,8 +397,8 @@ class Loaded:
                 missing.append(name)
         if missing:
             raise UserError(
-                f"the table has no column {', '.join(missing)}: give predict(table[...]) one of "
-                f"{', '.join(map(str, table.columns))}"
+                f"the table has no column {', '.join(missing)}, but {', '.join(map(str, table))}: "
+                f"give its columns one by one, such as predict(table[{table.columns[0]!r}])"
             )
         return found
 
@@ -462,12 +466,16 @@ class Loaded:
 
     def _packed(self, texts, pairs, keeps_ends=False):
         """Texts as features, as `sequences.packed`; those that are cut are counted."""
-        lengths, counts = [], collections.Counter()
+        lengths = []
         given = self.tokenizer, texts, pairs, self.max_seq_length
         features = sequences.packed(*given, lengths, keeps_ends)
+        self._add_lengths(lengths)
+        return features
+
+    def _add_lengths(self, lengths):
+        counts = collections.Counter()
         data_report.add_lengths(counts, lengths)
         self._add_cut(counts)
-        return features
 
     def _add_cut(self, counts, windows=1):
         """Adds to `cut` what was counted in a call, and warns of it."""

@@ -12,13 +12,14 @@ MASK = "[MASK]"
 _STAND_INS = (".", ",", "a", "1", "(")  # for it: some form pieces with what follows
 
 
-def features(tokenizer, texts, max_length):
+def features(tokenizer, texts, max_length, lengths):
     """Features of texts with masks.
 
     Args:
         tokenizer: FullTokenizer.
         texts: str or list of n str.
         max_length: int.
+        lengths: list, to which the lengths of the sequences before the cut are added.
 
     Returns:
         (dict of int arrays: input_ids, input_mask and segment_ids [n, T], masked_lm_positions
@@ -31,6 +32,7 @@ def features(tokenizer, texts, max_length):
     rows, places = [], []
     for text in sequences.as_texts(texts):
         ids = _ids(tokenizer, text, special_ids.mask)
+        lengths.append(len(ids) + 2)
         row = ids[: max_length - 2]
         places.append([1 + place for place, id_ in enumerate(row) if id_ == special_ids.mask])
         if not places[-1] or len(places[-1]) < ids.count(special_ids.mask):

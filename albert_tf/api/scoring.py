@@ -67,7 +67,8 @@ def pieces_of(tokenizer, texts, max_length, places=None):
         if not 0 < len(pieces) <= most:
             place = places[number] if places else f"text {number + 1}"
             raise UserError(
-                f"{place} has {len(pieces)} tokens: max_seq_length={max_length} takes 1 to {most}"
+                f"{place} has {len(pieces)} tokens, and 1 to {most} fit into "
+                f"max_seq_length={max_length}: shorten it, split it or leave it out"
             )
         ids.append(np.array(tokenizer.convert_tokens_to_ids(pieces), np.int32))
         if tokenizer.is_sentencepiece:

@@ -23,6 +23,7 @@ _TOKENIZER = {  # what their tokenizers may do otherwise -> what ours does
     "word_tokenizer_type": "basic", "subword_tokenizer_type": "wordpiece",
     "tokenize_chinese_chars": True,
 }  # fmt: skip
+_ADDED = "added_tokens.json"
 _TOKENIZER_CLASSES = (  # whose pieces are ours, also with Fast at the end; the last are generic
     "AlbertTokenizer", "BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer",
     "PreTrainedTokenizer", "TokenizersBackend", "",
@@ -180,7 +181,9 @@ def check_tokenizer(directory, vocabulary):
     values, content = read_values(directory, TOKENIZER_CONFIG), files.read_bytes(vocabulary)
     is_wordpiece = vocabulary.endswith(".txt")
     if is_wordpiece:
-        tokens = content.decode(errors="replace").replace("\r\n", "\n").rstrip("\n").split("\n")
+        tokens = (
+            content.decode("utf-8-sig", "replace").replace("\r\n", "\n").rstrip("\n").split("\n")
+        )
     else:
         tokens = vocabulary_record.pieces(content)
     added = [token for token, id_ in _added(directory, values) if tokens[id_:][:1] != [token]]
@@ -205,7 +208,8 @@ def check_tokenizer(directory, vocabulary):
     for number, line in enumerate(tokens if values and is_wordpiece else (), 1):
         if line in seen:
             raise UserError(
-                f"{vocabulary}, line {number} repeats {line!r}: write an unused token for the first"
+                f"{vocabulary}, line {number} repeats {line!r}: replace the first of the two by a "
+                "token that no text has"
             )
         seen.add(line)
 
@@ -215,11 +219,16 @@ def _added(directory, values):
 
     Special tokens are among them. Three versions of transformers write them to three places.
     """
-    found = read_values(directory, "added_tokens.json")
-    for id_, token in (values.get("added_tokens_decoder") or {}).items():
-        found[token["content"]] = int(id_)
-    for token in read_values(directory, TOKENIZER).get("added_tokens") or ():
-        found[token["content"]] = token["id"]
+    try:
+        found = {token: int(id_) for token, id_ in read_values(directory, _ADDED).items()}
+        for id_, token in (values.get("added_tokens_decoder") or {}).items():
+            found[token["content"]] = int(id_)
+        for token in read_values(directory, TOKENIZER).get("added_tokens") or ():
+            found[token["content"]] = int(token["id"])
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise UserError(
+            f"{directory}: the added tokens of its tokenizer cannot be read ({error!r})"
+        ) from error
     return found.items()
 
 
@@ -270,17 +279,21 @@ def check_expressible(config):
     """
     if config.embedding_size == config.hidden_size:
         raise UserError(
-            f"transformers maps embeddings also with embedding_size = hidden_size = "
-            f"{config.hidden_size}, and ALBERT does not"
+            "transformers projects the embeddings also if embedding_size = hidden_size = "
+            f"{config.hidden_size}, and ALBERT does not: give another --export_format"
         )
     layers, groups = range(config.num_hidden_layers), max(config.attention_groups) + 1
     if any(config.attention_group(layer) != config.ffn_group(layer) for layer in layers):
-        raise UserError(f"transformers has no parameter_sharing={config.parameter_sharing!r}")
+        raise UserError(
+            f"transformers cannot share parameters as parameter_sharing="
+            f"{config.parameter_sharing!r} does: give another --export_format"
+        )
     for layer in layers:
         ours, theirs = config.attention_group(layer), int(layer / (len(layers) / groups))
         if ours != theirs:
             raise UserError(
-                f"transformers has group {theirs} of {groups} in layer {layer}, and ALBERT {ours}"
+                f"layer {layer} has parameter group {ours} of {groups} here, and {theirs} in "
+                "transformers: give another --export_format"
             )
 
 

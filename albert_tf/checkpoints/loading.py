@@ -154,7 +154,8 @@ def restore(prefix, state, optional=None):
     missing = report.missing
     if missing:
         only_weights = missing == tuple(filter(name_table.is_slot, state))
-        raise (WeightsOnlyError if only_weights else UserError)(
+        error = WeightsOnlyError if only_weights else UserError
+        raise error(
             f"training cannot resume from {prefix}: it lacks {len(missing)} of {len(state)} "
             f"variables ({', '.join(missing[:3])}{', ...' if missing[3:] else ''}). To start from "
             "its weights, give it as --init_checkpoint, and another --output_dir"
@@ -315,10 +316,11 @@ def _check_encoder_complete(report, reads_pooler):
     lines += [f"  missing: {name}" for name in missing]
     lines += [f"  shape {shape} in the file, {want} here: {name}" for name, shape, want in reshaped]
     from_group0 = [name for name in missing if name_table.in_group0(name) in report.loaded]
-    others = [name for name in report.unused if _LAYER.search(name)]
-    remedy = "Check that --albert_config_file belongs to this checkpoint."
-    if missing and others:
-        remedy = f"It has other variables, such as {others[0]}: this is no ALBERT of the original"
+    others = [n for n in report.unused_weights if _LAYER.search(n) and not name_table.is_known(n)]
     if missing == from_group0 and not reshaped:
         remedy = "run_pretraining.py --init_from_group0 fills every parameter group from group 0."
+    elif missing and others:
+        remedy = f"It has other layers, such as {others[0]}: give a checkpoint of ALBERT."
+    else:
+        remedy = "Check that --albert_config_file belongs to this checkpoint."
     raise UserError("\n".join([*lines, remedy]))

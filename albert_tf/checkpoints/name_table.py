@@ -134,6 +134,9 @@ HEAD_NAMES = {part: tuple(row.original for row in rows) for part, rows in _HEADS
 PRETRAINING_HEADS = ("masked_lm", "sentence_order")
 MAPPING_KERNEL = _TABLE["mapping"][0].original
 POOLER = tuple(row.original for row in _TABLE["pooler"])
+_OF_ENCODER = re.compile(
+    r"bert/(embeddings|pooler|encoder/(transformer|embedding_hidden_mapping_in))/"
+)
 PARTS = HEAD_NAMES | {"pooler": POOLER}  # that a checkpoint may lack
 
 
@@ -199,6 +202,12 @@ def training_variables(named, optimizer):
 def is_encoder(name):
     """Whether an original name belongs to the encoder; all others belong to heads."""
     return name.startswith("bert/")
+
+
+def is_known(name):
+    """Whether a name in a file is of a part of ALBERT: the encoder, of any size, or a head."""
+    heads = {original for names in HEAD_NAMES.values() for original in names}
+    return name in heads or bool(_OF_ENCODER.match(name))
 
 
 def is_weight(name):

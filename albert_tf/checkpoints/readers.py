@@ -190,7 +190,8 @@ class SafetensorsReader:
         sizes = self.shapes.get(name_table.MAPPING_KERNEL, [])
         if len(set(sizes)) == 1:
             raise UserError(
-                f"{path} maps embeddings of embedding_size=hidden_size={sizes[0]}, unlike ALBERT"
+                f"{path} projects embeddings although embedding_size and hidden_size are both "
+                f"{sizes[0]}, which no ALBERT of the original does"
             )
 
     def __getitem__(self, name):

@@ -224,8 +224,10 @@ def directory_tokenizer(given):
     found = source.Source(given.albert_directory)
     path = found.vocabulary_file()
     if path is None and not (found.settings and found.settings.vocabulary):
-        remedy = "put the SentencePiece model (*.model) or vocab.txt there"
-        raise UserError(f"--albert_directory={given.albert_directory} has no vocabulary: {remedy}")
+        raise UserError(
+            f"--albert_directory={given.albert_directory} has no vocabulary: put the SentencePiece "
+            "model (*.model) or vocab.txt there"
+        )
     typed = given.typed() | ({source.vocabulary_flag(path): path} if path else {})
     rows = given.rows | {name: load.ROWS[name] for name in VOCABULARY_FLAGS}
     facts = source.facts(found, source.START, typed)

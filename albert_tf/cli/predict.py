@@ -227,11 +227,15 @@ def of_checkpoint(loaded, embeddings, record=None):
     """
     if embeddings:
         if not loaded.has_pooler:
-            remedy = "--embeddings=pooled_output: in Python, call albert_tf.load(...).embed(texts)"
-            raise UserError(f"--model={loaded.checkpoint} has no pooler for {remedy}")
+            raise UserError(
+                f"--embeddings=pooled_output: {loaded.checkpoint} has no pooler: in Python, call "
+                "albert_tf.load(...).embed(texts)"
+            )
         if record and record.flags.get("long_texts") == "windows":
-            remedy = "--long_texts=windows: give --saved_model, an export of it"
-            raise UserError(f"--embeddings: {loaded.checkpoint} was trained with {remedy}")
+            raise UserError(
+                f"--embeddings: {loaded.checkpoint} was trained with --long_texts=windows: give "
+                "--saved_model, an export of it"
+            )
 
         def embed(examples):
             texts = ([row[name] for row in examples] for name in INPUTS[:2])
@@ -240,8 +244,10 @@ def of_checkpoint(loaded, embeddings, record=None):
 
         return Model(INPUTS[:2], INPUTS[1:2], tuple(embeddings), None, embed)
     if not loaded.inputs:
-        others = "--fill_mask, --sentence_order, --score or --embeddings=pooled_output"
-        raise UserError(f"--model={loaded.checkpoint} is not fine-tuned: give {others}")
+        raise UserError(
+            f"--model={loaded.checkpoint} is not fine-tuned: give --fill_mask, --sentence_order, "
+            "--score or --embeddings=pooled_output"
+        )
     num_options = len(loaded.labels) if "options" in loaded.inputs else None
     return Model(
         *(loaded.inputs, loaded.optional_inputs, OUTPUTS, num_options, loaded.answers),

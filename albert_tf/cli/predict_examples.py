@@ -157,8 +157,10 @@ def read(lines, name, model, columns=None, header=None, delimiter=None, num_peek
             print(f"{name} is read with {form}", file=sys.stderr)
         first, *others = (x.decode(errors="replace").split(form.separator) for x in peeked)
         if header is None and tables.may_be_names(first, others):
-            hint = "may be a header: then give --header, or --text_column"
-            print(f"Warning: {name}, line 1 {hint}", file=sys.stderr)
+            print(
+                f"Warning: {name}, line 1 may be a header: then give --header, or --text_column",
+                file=sys.stderr,
+            )
     is_empty = True
     for number, row in tables.rows(lines, name, form):
         place = f"{name}, line {number}"
@@ -285,8 +287,9 @@ def of_flags(typed, model):
     counts = {name: len(values) for name, values in lists.items() if len(values) > 1}
     if len({*counts.values()}) > 1 or (counts and "options" in typed):
         received = ", ".join(f"{len(values)} times --{name}" for name, values in lists.items())
-        remedy = "give each flag equally often, and those of --options once"
-        raise UserError(f"{remedy}. Received: {received}")
+        raise UserError(
+            f"give each flag equally often, and those of --options once. Received: {received}"
+        )
     for number in range(max(counts.values(), default=1)):
         given = {name: values[number if name in counts else 0] for name, values in lists.items()}
         yield parts_of(typed | given, model, place)
@@ -443,8 +446,10 @@ def _are_of_training(lines, name, model, separator):
     first = rows[0] if rows else []
     if len(first) <= max(len(model.columns), *numbers):
         if len(first) > 1 and numbers != sorted(numbers):
-            found = f"{len(first)} columns, but the training had {_shown(known)}"
-            raise UserError(f"{name}: {found}: give --text_column and --text_pair_column")
+            raise UserError(
+                f"{name}: {len(first)} columns, but the training had {_shown(known)}: give "
+                "--text_column and --text_pair_column"
+            )
         return False
     label = str(model.of_training.get("label_column") or "")
     numbers = [int(column) for column in label.split(",") if column.strip().isdecimal()]
@@ -454,8 +459,11 @@ def _are_of_training(lines, name, model, separator):
     has_labels = label in first or (are_labels and not form.spaced)
     if has_labels or separator or form.separator == "\t" or name.endswith(".csv"):
         return True
-    reason = f"column {label} holds no labels; --delimiter={form.separator} reads columns"
-    print(f"{name}: each line is a text, since {reason}", file=sys.stderr)
+    print(
+        f"{name}: each line is a text, since column {label} holds no labels. "
+        f"--delimiter={form.separator} reads columns",
+        file=sys.stderr,
+    )
     return False
 
 
@@ -531,9 +539,11 @@ def _example(row, model, columns, form, place):
         return _as_in_training(found, model) if isinstance(found, dict) else found
     usual = model.columns
     if not len(model.required) <= len(row) <= len(usual):
-        expected = f"{len(usual)} columns, {', '.join(usual)}, with {form}"
-        remedy = f"{'--text_column or ' * model.is_of_texts}a first line with these names"
-        raise UserError(f"{place}: give {expected}, or {remedy}. Received: {len(row)}")
+        flags = ", or give --text_column" if model.is_of_texts else ""
+        raise UserError(
+            f"{place}: {len(row)} columns, with {form}, and not {len(usual)}: {', '.join(usual)}. "
+            f"Name the columns in the first line{flags}"
+        )
     return _with_option_list(dict(zip(usual, row, strict=False)), model)
 
 
@@ -554,8 +564,10 @@ def _of_keys(found, columns, place):
     found = tables.flat(found)
     missing = [str(column) for column in columns.values() if column not in found]
     if missing:
-        wanted = f"no key {', '.join(missing)}: give --text_column a key"
-        raise UserError(f"{place}: the JSON object has {wanted}; it has {', '.join(found)}")
+        raise UserError(
+            f"{place}: the JSON object has no key {', '.join(missing)}, but {', '.join(found)}: "
+            "give the columns as keys"
+        )
     values = {key: found[column] for key, column in columns.items()}
     # As in a training, null is no text, and a number is one.
     return {
@@ -616,7 +628,7 @@ def _check_input(name, value, model, place):
         raise UserError(f"{place}: {expected} options are expected. Received: {len(texts)}")
     may_be_empty = name in (*model.may_be_empty, *model.optional)
     if not may_be_empty and is_blank("".join(texts)):  # RACE has empty options
-        raise UserError(f"{place}: {name} is empty: leave the line blank. Received: {value!r}")
+        raise UserError(f"{place}: {name} has no visible character: write one. Received: {value!r}")
 
 
 def is_blank(text):

@@ -33,15 +33,19 @@ def of_export(directory, embeddings):
         raise UserError(f"{directory} is damaged or incomplete: {one_line(error)}") from error
     signatures = saved_model.signatures
     if signature not in signatures:
-        it_has = ", ".join(signatures)
-        raise UserError(f"{directory} has no signature {signature!r}; it has {it_has}")
+        raise UserError(
+            f"{directory} has no signature {signature!r} and takes no text: export the model again "
+            f"with --export_text. Its signatures: {', '.join(signatures)}"
+        )
     function = signatures[signature]
     function.saved_model = saved_model  # keeps the model alive as long as the function
     specs = function.structured_input_signature[1]
     inputs = tuple(name for name in INPUTS if name in specs)
     if not inputs or len(inputs) < len(specs):
-        taken = f"another project: it takes {', '.join(specs) or 'nothing'}"
-        raise UserError(f"signature {signature!r} of {directory} is of {taken}")
+        raise UserError(
+            f"{directory} is an export of another project: its signature {signature!r} takes "
+            f"{', '.join(specs) or 'nothing'}"
+        )
     found = function.structured_outputs
     outputs = tuple(name for name in (*OUTPUTS, *options.EMBEDDINGS) if name in found)
     path = os.path.join(directory, "assets", LABELS_FILE)

@@ -47,8 +47,10 @@ def options_of(kind, model, tokenizer, *, train_steps, warmup_steps, **others):
         if settings.learning_rate > HIGH_RATE:
             print(f"Warning: --learning_rate={settings.learning_rate} is far above the usual 1e-2.")
         if warmup_steps >= train_steps:
-            updates = f"{train_steps} updates, within the warm-up of {warmup_steps}"
-            print(f"Warning: training ends after {updates}: --learning_rate is never reached.")
+            print(
+                f"Warning: training ends after {train_steps} updates, within the warm-up of "
+                f"{warmup_steps}: --learning_rate is never reached."
+            )
     return settings.values_of(kind, **values | others)
 
 
@@ -112,16 +114,18 @@ def length_buckets(settings):
     if not lengths:
         return None
     if not all(part.isdecimal() for part in lengths):
-        given = resolve.as_flag("length_buckets", lengths)
-        raise UserError(f"{given} must be whole numbers with commas between")
+        raise UserError(
+            f"{resolve.as_flag('length_buckets', lengths)}: give whole numbers with commas between"
+        )
     bounds = (*sorted({n for n in map(int, lengths) if 0 < n < longest}), longest)
     wanted = _BATCHES_PER_BUCKET * len(bounds) * settings.train_batch_size
     if settings.shuffle_buffer_size == 1:
         raise UserError(f"--length_buckets needs --shuffle_buffer_size={wanted} or so, and not 1")
     if settings.shuffle_buffer_size < wanted:
-        size = settings.shuffle_buffer_size
-        better = f"for --length_buckets, {wanted} or more is better"
-        print(f"Warning: --shuffle_buffer_size={size} is small: {better}.")
+        print(
+            f"Warning: --shuffle_buffer_size={settings.shuffle_buffer_size} is small: for "
+            f"--length_buckets, {wanted} or more is better."
+        )
     return bounds
 
 
@@ -150,7 +154,8 @@ def masking(model, made_by):
     if wanted > settings.max_predictions_per_seq:
         most = settings.max_predictions_per_seq
         print(
-            f"--max_predictions_per_seq={most} limits --masked_lm_budget={budget}; {wanted} do not."
+            f"--max_predictions_per_seq={most} allows fewer masks than "
+            f"--masked_lm_budget={budget}: give {wanted} for all of them."
         )
     return graph_masking.Masking(
         settings.values_of(options.Instances, masked_lm_prob=budget),
@@ -177,8 +182,10 @@ def tokenizer_of_records(paths, typed):
         made.setdefault(fingerprint, (path, arguments))
     if len(made) > 1:
         (first, ours), (other, theirs), *_ = made.values()
-        found = f"{first} was made with {ours} and {other} with {theirs}"
-        raise UserError(f"{found}: make the records with one vocabulary and one casing")
+        raise UserError(
+            f"{first} was made with {_shown(ours)}, and {other} with {_shown(theirs)}: make the "
+            "records with one vocabulary and one casing"
+        )
     given = {name: value for name, value in typed.items() if value}
     replaced = dict.fromkeys(run_directory.VOCABULARY_FLAGS) | given if given else {}
     for fingerprint, (path, arguments) in made.items():
@@ -187,9 +194,15 @@ def tokenizer_of_records(paths, typed):
             if tokenizer.fingerprint == fingerprint:
                 return tokenizer
         if given:
-            wrong = ", ".join(given.values())
-            raise UserError(f"{wrong} is not the vocabulary of {path}: give that of {arguments}")
+            raise UserError(
+                f"{', '.join(given.values())} is not the vocabulary of {path}, which was made with "
+                f"{_shown(arguments)}"
+            )
     return None
+
+
+def _shown(arguments):
+    return " ".join(resolve.as_flag(*item) for item in arguments.items() if item[1] is not None)
 
 
 def check_records(model, tokenizer):
@@ -205,8 +218,10 @@ def check_records(model, tokenizer):
     made = tokenizer.casing | {source.vocabulary_flag(tokenizer.path): tokenizer.path}
     wrong = resolve.contradictions(made, settings.facts, key=source.key)
     if wrong and not settings.allow_changes_on_resume:
-        remedy = f"make the records again; {model_flags.TO_GO_ON}"
-        raise UserError(f"--input_file: {'; '.join(wrong)}: {remedy}")
+        raise UserError(
+            f"--input_file: {'; '.join(wrong)}: make the records with the vocabulary and casing of "
+            f"the model; {model_flags.TO_GO_ON}"
+        )
 
 
 # --- Fine-tuning ---------------------------------------------------------------------------------
@@ -244,7 +259,8 @@ def fine_tune(data, models, *, record_flags, do_eval, **values):
     values["length_buckets"] = length_buckets(settings)  # before features are made
     if settings.distribution_strategy == "multi_worker_mirrored":
         raise UserError(
-            "--distribution_strategy=multi_worker_mirrored is only for run_pretraining.py"
+            "--distribution_strategy=multi_worker_mirrored is only for run_pretraining.py: give "
+            "mirrored, or leave it out"
         )
     strategy = launch.set_up_devices(settings)
     if "train_steps" not in values:
@@ -263,8 +279,10 @@ def fine_tune(data, models, *, record_flags, do_eval, **values):
     tokenizer = data.task.text.tokenizer
     made = options_of(options.FineTuning, model, tokenizer, do_eval=do_eval, **values)
     if settings.do_train and do_eval and made.save_checkpoints_steps >= made.train_steps:
-        remedy = f"--save_checkpoints_steps={max(made.train_steps // 5, 1)} makes five"
-        print(f"Warning: the training has only one evaluation, at its end; {remedy}.")
+        print(
+            "Warning: the training has only one evaluation, at its end; "
+            f"--save_checkpoints_steps={max(made.train_steps // 5, 1)} makes five."
+        )
     finetuning.fine_tune(data, model.config, made, strategy)
 
 

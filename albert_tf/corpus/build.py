@@ -250,7 +250,7 @@ def _check_outputs(inputs, named):
     taken = set(map(_same_path, inputs))
     for flag, path in [(flag, path) for flag, paths in named.items() for path in paths]:
         if _same_path(path) in taken:
-            raise UserError(f"--{flag}: {path} is an input file or named twice; rename it")
+            raise UserError(f"--{flag}: {path} is an input file or named twice: give another name")
         taken.add(_same_path(path))
         files.check_file_writable(path, flag)
 

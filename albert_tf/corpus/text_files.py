@@ -133,8 +133,10 @@ def check_not_empty(has_text, paths, counts):
     """
     if not has_text:
         missing = counts["texts_missing"]
-        reason = f": {missing} JSON lines have none under --text_key" if missing else ""
-        raise UserError(f"no text in {', '.join(paths)}{reason}")
+        remedy = "give files with text"
+        if missing:
+            remedy = f"{missing} JSON lines have none under --text_key, give another key"
+        raise UserError(f"no text in {', '.join(paths)}: {remedy}")
 
 
 # === Sentences ===
@@ -179,17 +181,17 @@ def _decoded(chunk, skipped):
         try:
             numbered.append((number, line.decode().removesuffix("\n")))
         except UnicodeDecodeError as error:
-            _skip(error, number, chunk, skipped)
+            _skip(f"not UTF-8 ({error}); convert the file", number, chunk, skipped)
     return numbered
 
 
-def _skip(error, number, chunk, skipped):
+def _skip(reason, number, chunk, skipped):
     """Adds the number of a line that is not UTF-8 to `skipped`, or raises UserError."""
     if chunk.form.on_decode_error == "stop":
         raise UserError(
-            f"{chunk.path}, line {number}: not UTF-8 ({error}); convert the file, remove the line, "
-            "or give --on_decode_error=skip"
-        ) from error
+            f"{chunk.path}, line {number}: {reason}, remove the line, or give "
+            "--on_decode_error=skip"
+        )
     skipped.setdefault("lines_skipped", []).append(number)
 
 
@@ -213,8 +215,13 @@ def _texts_of_json(numbered, chunk, skipped):
         try:
             text.encode()  # JSON can hold half of a character
             texts.append((number, text))
-        except UnicodeEncodeError as error:
-            _skip(error, number, chunk, skipped)
+        except UnicodeEncodeError:
+            _skip(
+                f"a text has half of a character, {text!a:.80}; correct the text",
+                number,
+                chunk,
+                skipped,
+            )
     return texts
 
 

@@ -36,7 +36,7 @@ _PACKINGS = {  # kinds of compression -> how they begin, and a function that ope
     "Zstandard": (rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18", _open_zstd),
 }
 _OTHERS = {  # kinds that are refused -> how they begin
-    "a ZIP archive, or a document in one": rb"PK(\x03\x04|\x05\x06|\x07\x08)",
+    "a ZIP archive or a document in one": rb"PK(\x03\x04|\x05\x06|\x07\x08)",
     "a 7-Zip archive": rb"7z\xbc\xaf\x27\x1c",
     "a RAR archive": rb"Rar!\x1a\x07",
     "an ar archive": rb"!<arch>\n",

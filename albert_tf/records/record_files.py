@@ -432,15 +432,17 @@ def _check_features(features, where, schema, flags):
         if stored not in features:
             there = ", ".join(sorted(features)) or "none"
             raise UserError(f"{where} has no feature {stored}; it has {there}")
-        kind = features[stored].WhichOneof("kind")
-        values = np.array(getattr(features[stored], kind).value if kind else [])
-        found = f"{len(values)} numbers in {kind}"
-        wanted = f"{feature.length} numbers in {_KINDS[feature.dtype]}"
-        if found != wanted:
-            remedy = f" (--{flags[name]}={feature.length})" if name in flags else ""
+        kind, wanted = features[stored].WhichOneof("kind"), _KINDS[feature.dtype]
+        if kind != wanted:
+            raise UserError(f"feature {stored} in {where} is {kind or 'empty'}, not {wanted}")
+        values = np.array(getattr(features[stored], kind).value)
+        if len(values) != feature.length:
+            needed = f"{feature.length} are needed"
+            if name in flags:
+                needed = f"--{flags[name]}={feature.length}"
             if name.startswith("masked_lm_") and len(values) == 2 * feature.length:
-                remedy += "; data made with --do_permutation needs this doubled"
-            raise UserError(f"feature {stored} in {where} has {found}, not {wanted}{remedy}")
+                needed += ", to be doubled for data made with --do_permutation"
+            raise UserError(f"feature {stored} in {where} has {len(values)} numbers, but {needed}")
         smallest, largest = feature.limits
         bad = values[~((values >= smallest) & (values <= largest))]
         if len(bad):

@@ -278,8 +278,9 @@ class GlueData(base.DataSet):
         count = counts["sorted_by_label"]
         if count > self.shuffle_buffer_size:
             print(
-                f"Warning: the {count} training examples are sorted by label: shuffle the file, or "
-                f"give --shuffle_buffer_size={count} in place of {self.shuffle_buffer_size}"
+                f"Warning: the {count} training examples are sorted by label, and batches would be "
+                f"of one label: shuffle the file, or give --shuffle_buffer_size={count} in place "
+                f"of {self.shuffle_buffer_size}"
             )
 
     @functools.cached_property

@@ -489,7 +489,10 @@ def read_rows(task, data_dir, split):
     columns = task.text_of(split) + (task.label if labelled else ())
     twice = next((column for column in columns if columns.count(column) > 1), None)
     if twice is not None:
-        raise UserError(f"{path}: give column {twice!r} once; --text_column is 0 by default")
+        raise UserError(
+            f"{path}: --text_column (0 by default), --text_pair_column and --label_column must be "
+            f"different columns. Received twice: {twice!r}"
+        )
     if task.splits_with_header is None:
         has_header = _shares_header(task, data_dir, split) or None  # None: recognise it
     else:
@@ -500,8 +503,8 @@ def read_rows(task, data_dir, split):
         keep_blank=split in task.splits_with_blank_rows,
         skip_short=split in task.splits_with_short_rows,
     )
-    if task.is_own and (mistake := next(_mistakes_of_texts(task, table), None)):
-        raise UserError(mistake)
+    if task.is_own:
+        _check_texts(task, table)
     if split == "test" and table.header is None and task.splits_with_header is None:
         _check_no_header(task, table)
     if table.header is not None and not task.is_own:
@@ -565,8 +568,8 @@ def _check_no_header(task, table):
         print(f"Warning: {message}")
 
 
-def _mistakes_of_texts(task, table):
-    """Yields what shows that a column holds no texts: it counts the rows, is empty, or has lists.
+def _check_texts(task, table):
+    """Raises UserError if a column holds no texts: it counts the rows, is empty, or has lists.
 
     Some numbers may be missing, as after rows of pandas were dropped. A seldom separator may also
     stand in a label, as in `DESC:manner How did it happen?`, whose second part would give it away.
@@ -575,7 +578,7 @@ def _mistakes_of_texts(task, table):
     for place, column in enumerate(task.text):
         texts = [row.values[place].strip() for row in table.rows]
         if place == 0 and not any(texts):
-            yield (
+            raise UserError(
                 f"{table.path}: column {column!r} is empty in all rows, with {table.form}: give "
                 "another --text_column, or separate columns by a single character, such as a tab"
             )
@@ -584,19 +587,19 @@ def _mistakes_of_texts(task, table):
             pairs = [(t.split()[0], x) for t, x in zip(texts, labels, strict=True) if " " in t]
             words = {word for word, _ in pairs}
             if len({*pairs}) == len(words) < len(pairs) / 2:  # each belongs to one label
-                yield (
+                raise UserError(
                     f"{table.path}: words such as {reprlib.repr(pairs[0][0])} begin all texts of "
                     f"column {column} and may belong to the label, with {table.form}: put tabs "
                     f"between columns, or give --delimiter={table.form.separator} if they do not"
                 )
         if not table.form.separator and all(t[:1] + t[-1:] == "[]" for t in texts):
-            yield (
+            raise UserError(
                 f"{table.path}: column {column!r} holds lists, such as {reprlib.repr(texts[0])}: "
                 "join each list to a text, or give another column"
             )
         numbers = [int(text) for text in texts if text.isdecimal() and len(text) < 10]
         if len(numbers) == len(texts) > 2 and numbers == sorted({*numbers}):
-            yield f"{table.path}: column {column!r} counts the rows: give another --text_column"
+            raise UserError(f"{table.path}: column {column!r} counts the rows: give another column")
 
 
 def labels_of(task, rows, normalize, skip_others=False):
@@ -618,11 +621,12 @@ def labels_of(task, rows, normalize, skip_others=False):
     for row, labels in zip(rows, found, strict=True):
         other = next((label for label in labels if label not in task.labels), None)
         if other is not None and not skip_others:
-            shown = ", ".join([*task.labels[:_MOST_SHOWN], "..."][: len(task.labels)])
-            skip = "; --skip_other_labels leaves such rows out" * task.is_own
+            shown = ", ".join(task.labels[:_MOST_SHOWN])
+            more = ", ..." if len(task.labels) > _MOST_SHOWN else ""
+            skip = "; --skip_other_labels leaves such rows out" if task.is_own else ""
             raise UserError(
-                f"{row.place}: unknown label {reprlib.repr(other)}; known are {shown}. Correct it, "
-                f"or give all classes as --labels{skip}"
+                f"{row.place}: unknown label {reprlib.repr(other)}; known are {shown}{more}. "
+                f"Correct it, or give all classes as --labels{skip}"
             )
         known = labels if task.multi_label else labels[0]
         labels_of_rows.append(known if other is None else None)

@@ -89,7 +89,8 @@ def _scale(row, settings):
     kind = kinds[0]
     if kind and kind.num_outputs != row.num_outputs:
         raise UserError(
-            f"--label_column={settings.label_column}: the model has {kind.num_outputs} scores"
+            f"--label_column={settings.label_column}: give {kind.num_outputs} columns, one for "
+            "each score of the model"
         )
     return kind.scale if kind else None
 
@@ -127,8 +128,9 @@ def find_kind(name, given_labels, shown):
     options.check_task_name(name, shown("task_name", name), [*fixed])
     labels = fixed[name] if name in fixed else glue.find_task(name).labels
     if given_labels not in (None, labels):
+        theirs = shown("labels", list(labels)) if labels else "no labels"
         raise UserError(
-            f"{shown('labels', list(given_labels))} must be {labels} for {shown('task_name', name)}"
+            f"{shown('labels', list(given_labels))}: {shown('task_name', name)} has {theirs}"
         )
     return FinetunedTask(name, labels)
 

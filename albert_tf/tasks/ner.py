@@ -140,10 +140,9 @@ def read(path, labels=None, needs_labels=True, columns=RECOGNISED, header=()):
     sentences = read_words(path, columns, labels or (), header)
     if not (needs_labels or sentences.has_labels):
         return sentences
-    mistakes = [*_mistakes_of_labels(sentences, columns, labels is None)]
-    mistakes += _mistakes_of_words(sentences) if columns.word is None else ()
-    if mistakes:
-        raise UserError(mistakes[0])
+    _check_labels(sentences, columns, labels is None)
+    if columns.word is None:
+        _check_words(sentences)
     if "*" not in (labels or ()) and tag_schemes.have_brackets(w.label for w in sentences.words):
         for words in sentences:
             with about(words[0].place):
@@ -425,8 +424,8 @@ def _of_index(groups):
     return (divided, True) if rises else (groups, False)
 
 
-def _mistakes_of_labels(sentences, columns, finds_labels):
-    """Yields what shows that labels stand elsewhere or in another form, and the remedy.
+def _check_labels(sentences, columns, finds_labels):
+    """Raises UserError if labels stand elsewhere or in another form.
 
     Args:
         sentences: Sentences.
@@ -436,7 +435,7 @@ def _mistakes_of_labels(sentences, columns, finds_labels):
     path, words, rows = sentences.path, sentences.words, sentences.rows
     cells = [cell for row in rows if len(row) > 1 for cell in row]
     if columns.label is None and cells and any(all(map(p.fullmatch, cells)) for p in _LABELLED):
-        yield (
+        raise UserError(
             f"{path}: a line has several words with their labels, such as {cells[0]!r}: write one "
             "word and its label on each line, with a tab between them"
         )
@@ -444,7 +443,7 @@ def _mistakes_of_labels(sentences, columns, finds_labels):
     several = [(w, row) for w, row in zip(words, rows, strict=True) if _size(w.label) > 1]
     if several and all([*map(_size, row)].count(_size(w.label)) > 1 for w, row in several):
         word, _ = several[0]
-        yield (
+        raise UserError(
             f"{word.place}: there are {_size(word.label)} labels, {reprlib.repr(word.label)}: "
             "write a word and its label on each line, or lists in --text_column and --label_column"
         )
@@ -453,16 +452,18 @@ def _mistakes_of_labels(sentences, columns, finds_labels):
         marked = [number for number, cells in enumerate(by_column) if _have_spans(cells)]
         has_keys = labels == {"_"} or any("=" in label for label in labels)
         if marked and not _have_spans(labels):
-            yield (
+            raise UserError(
                 f"{path}: column {marked[0]} has labels such as B-x and O: give --text_column and "
                 f"--label_column={marked[0]}, or the number of the last column as --label_column"
             )
         elif has_keys and sentences.columns.word == 1 and len(by_column) == 10:
-            yield f"{path}: the last column is MISC of CoNLL-U: give --label_column=3 or another"
+            raise UserError(
+                f"{path}: the last column is MISC of CoNLL-U: give --label_column=3 or another"
+            )
 
 
-def _mistakes_of_words(sentences):
-    """Yields what shows that a column that was recognised does not hold the words, and the remedy.
+def _check_words(sentences):
+    """Raises UserError if a column that was recognised does not hold the words.
 
     All words have a mark; or they are only numbers, also such as 1-2, or one thing in each
     sentence, such as a file.
@@ -470,7 +471,7 @@ def _mistakes_of_words(sentences):
     path, column = sentences.path, sentences.columns.word
     texts = [word.text for word in sentences.words]
     if len(texts) > _FEW and any(all(map(mark.fullmatch, texts)) for mark in _MARKED):
-        yield (
+        raise UserError(
             f"{path}: all words have a mark, such as {texts[0]}: remove it, or give "
             f"--text_column={column} if it belongs to them"
         )
@@ -481,7 +482,10 @@ def _mistakes_of_words(sentences):
         len({word.text for word in sentence}) == 1 for sentence in sentences
     )
     if min(map(len, sentences.rows)) > 2 and (are_numbers or is_constant):
-        yield f"{path}: column {column} may not hold the words, as {texts[0]}: give --text_column"
+        raise UserError(
+            f"{path}: column {column} seems to hold no words, but {texts[0]!r} and the like: give "
+            "--text_column"
+        )
 
 
 def _size(cell):

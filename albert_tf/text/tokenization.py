@@ -372,8 +372,8 @@ class FullTokenizer:
         Raises:
             UserError: an argument is invalid.
         """
-        if return_tensors is not None:
-            errors.check_choice("return_tensors", return_tensors, ["tf"])
+        if return_tensors not in ("tf", None):
+            raise UserError(f'return_tensors must be "tf" or None. Received: {return_tensors!r}')
         features = sequences.packed(self, texts, pairs, max_length)
         features["token_type_ids"] = features.pop("segment_ids")
         longest = int(features["input_mask"].sum(axis=1).max(initial=0))

@@ -267,7 +267,8 @@ class Run:
         rows = np.reshape([self._evaluation_step(x) for x in batches], [-1, 2 * len(names) + 1])
         if not len(rows):
             raise UserError(
-                f"--eval_batch_size={self.settings.eval_batch_size} exceeds the evaluation data"
+                f"--eval_batch_size={self.settings.eval_batch_size} exceeds the evaluation data, "
+                "and a TPU needs a full batch: give a smaller one"
             )
         loss = rows[:, -1].mean(dtype=np.float64)
         return steps.means(rows, names) | {"loss": np.float32(loss)}

@@ -270,7 +270,7 @@ class Predictor:
         for name, values in outputs.items():
             if np.isnan(values).any():
                 raise UserError(
-                    f"the model's {name} hold NaN: its weights are damaged, or fp16 overflows"
+                    f"the model's {name} hold NaN: give another checkpoint, or --dtype=fp32"
                 )
         return outputs
 

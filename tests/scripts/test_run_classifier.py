@@ -529,8 +529,12 @@ def test_records_are_shuffled_and_batched_as_the_flags_say(run_main, flags, monk
     run_main(run_classifier, **flags | TRAIN | values, length_buckets="29,31")
     assert given == [(7, (29, 31, 64), True)] and widths == {29, 31, 64}
     out = capsys.readouterr().out
-    assert "--shuffle_buffer_size=7, so batches" in out and "give --shuffle_buffer_size=8." in out
-    warned = ("8", "--shuffle_buffer_size=7", "1", "--learning_rate=0.2")
+    warned = (
+        "8 ... --shuffle_buffer_size=8 ... 7",
+        "--shuffle_buffer_size=7",
+        "1",
+        "--learning_rate=0.2",
+    )
     assert_says(out, *(f"Warning ... {what}" for what in warned))
 
 
@@ -713,7 +717,7 @@ def test_key_metric_that_is_never_a_number_is_an_error(run_main, flags, trained,
 def test_collapse_into_one_class_is_warned_of(run_main, flags, trained, capsys, monkeypatch):
     """Once in the evaluation, of three checkpoints, and once in the prediction."""
     forget_evaluations(trained)
-    monkeypatch.setattr(base.Task, "warning", lambda *_: "all alike")
+    monkeypatch.setattr(base.Task, "sign_of_failure", lambda *_: "all alike")
     run_main(run_classifier, **flags | EVALUATE)
     out = capsys.readouterr().out
     assert out.count("Warning: all alike") == 1

@@ -281,7 +281,7 @@ def changed(name, old, new):
         ({"data_dir": "nowhere"}, "--data_dir=nowhere"),
         (changed("train.conll", " X B-LOC", ""), "train.conll, line 14"),
         (changed("dev.conll", "B-LOC", "B-DATE"), "B-DATE ... O ... B-LOC"),
-        (changed("test.conll", "B-LOC", "LOC"), "O ... B-x ... I-x ... 'LOC'"),
+        (changed("test.conll", "B-LOC", "LOC"), "'LOC' ... O ... B-PER"),
         ({"labels": "O"}, "--labels"),
         ({"labels": "O,B-LOC"}, "--labels"),
         ({"text_pair_column": "1", "labels": "O"}, "--text_pair_column ... --task_name=tsv"),
