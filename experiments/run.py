@@ -42,7 +42,7 @@ EARLIER_DONE = "figures.json"  # the name before 1.0
 EARLIER_KEY = "figures"  # of `metrics` in studies from before 1.0
 NUMBER = int | float
 KINDS = {str: "a string", list: "a list, such as [...] or [[...]]", NUMBER: "a number"}
-KINDS |= {dict: "a table"}
+KINDS |= {dict: "a table, such as [rows.NAME]"}
 # Key -> type of its value: what a row may change, a study, and commands after the training.
 CHANGES = {"script": str, "metrics": list, "config": dict, "flags": dict, "train_flops": NUMBER}
 CHANGES |= {"paper": dict}  # published numbers to show next to the results

@@ -599,7 +599,8 @@ def _check_texts(task, table):
             )
         numbers = [int(text) for text in texts if text.isdecimal() and len(text) < 10]
         if len(numbers) == len(texts) > 2 and numbers == sorted({*numbers}):
-            raise UserError(f"{table.path}: column {column!r} counts the rows: give another column")
+            flag = ("--text_column", "--text_pair_column")[place]
+            raise UserError(f"{table.path}: column {column!r} counts the rows: give another {flag}")
 
 
 def labels_of(task, rows, normalize, skip_others=False):

@@ -685,11 +685,13 @@ def test_tokenizers_that_make_other_pieces_are_refused(told, lines, message, tmp
     [
         ("added_tokens.json", {"[N]": 8000, "[CLS]": 2}),
         ("tokenizer.json", {"added_tokens": [{"content": "[N]", "id": 5}]}),
+        ("tokenizer.json", {"added_tokens": [{"content": "[N]"}]}),
+        ("tokenizer_config.json", {"added_tokens_decoder": {"5": "[N]"}}),
     ],
 )
 def test_added_tokens_are_refused(name, content, tmp_path):
     shutil.copytree(models.paths()["english-small"], tmp_path, dirs_exist_ok=True)
     assert albert_tf.load(tmp_path).tokenizer is not None
     (tmp_path / name).write_text(json.dumps(content))
-    with refuses(f"{tmp_path} ... spiece.model ... [N]"):
+    with refuses(f"{tmp_path} ... tokens"):
         albert_tf.load(tmp_path)

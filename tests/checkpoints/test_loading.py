@@ -131,6 +131,21 @@ def test_a_checkpoint_without_some_of_the_encoder(gone, tmp_path):
     assert_names(lines[-1], "--albert_config_file")
 
 
+@pytest.mark.parametrize(
+    ("ours", "theirs", "remedy"),
+    [
+        # Heads and other groups are of ALBERT.
+        (BLOCK.format(0), BLOCK.format(7), "--albert_config_file"),
+        (BLOCK.format(0), "bert/encoder/layer_0/", "bert/encoder/layer_0/"),
+        ("bert/", "electra/", "electra/embeddings/"),
+    ],
+)
+def test_a_checkpoint_of_another_model(ours, theirs, remedy, tmp_path):
+    tensors = {name.replace(ours, theirs): value for name, value in read(BASE).items()}
+    message = refused(write(tmp_path / "model.ckpt", tensors), named_model(golden_config()))
+    assert_names(message.splitlines()[-1], remedy)
+
+
 def test_an_encoder_of_other_shapes():
     named = named_model(golden_config(vocab_size=301, max_position_embeddings=64))
     message = refused(BASE, named)

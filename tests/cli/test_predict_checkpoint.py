@@ -193,7 +193,7 @@ def test_what_contradicts_the_record_is_named_as_a_flag(release, run, tmp_path):
 
 def test_embeddings_need_a_pooler(release, run_main, monkeypatch):
     monkeypatch.setattr("albert_tf.api.loaded.Loaded.has_pooler", False)
-    with refuses(f"--model={release} ... --embeddings="):
+    with refuses(f"--embeddings= ... {release}"):
         run_main(predict, model=release, text="a", embeddings="pooled_output")
 
 
