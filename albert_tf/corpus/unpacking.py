@@ -82,7 +82,8 @@ def blocks(path):
         head = file.read(_HEAD_BYTES)
         if packing := _packing(head):
             file.seek(0)
-            file = stack.enter_context(_PACKINGS[packing][1](file))
+            _, open_ = _PACKINGS[packing]
+            file = stack.enter_context(open_(file))
             head = file.read(_HEAD_BYTES)
             if inner := _packing(head):
                 raise UserError(f"{path} is compressed by {packing} and {inner}: unpack it once")

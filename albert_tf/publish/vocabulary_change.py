@@ -48,7 +48,7 @@ def compare(old, new):
             piece.
     """
     if old.is_sentencepiece != new.is_sentencepiece:
-        kinds = "WordPiece vocabulary", "SentencePiece model"
+        kinds = {False: "WordPiece vocabulary", True: "SentencePiece model"}
         raise UserError(
             f"{new.path} is a {kinds[new.is_sentencepiece]}: give a {kinds[old.is_sentencepiece]}, "
             f"as {old.path} of the model is one"

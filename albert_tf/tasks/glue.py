@@ -533,22 +533,22 @@ def _shares_header(task, data_dir, split):
             start = tables.first_lines(unpacking.lines(path))
             table = tables.open_table(path, task.text, start=start, **given)
             rows = [[*map(str.strip, row.cells)] for row in table.rows if row.cells]
-            if len(rows) > 1 and not _begins_with_example(task, rows):
+            if len(rows) > 1 and _kind_of_first_row(task, rows) != "example":
                 texts[other] = [[row[n] for n in task.text if n < len(row)] for row in rows[:2]]
     ours = texts.pop(split, None)
     return any(ours and ours[0] == rows[0] and ours[1] != rows[1] for rows in texts.values())
 
 
-def _begins_with_example(task, rows):
-    """Whether the first of some rows has a label: bool; None if labels do not tell."""
+def _kind_of_first_row(task, rows):
+    """What labels show of the first row: that it is an "example" or a "header"; else None."""
     numbers = [column for column in task.label[:1] if isinstance(column, int)]
     labels = [row[number].strip() for number in numbers for row in rows if number < len(row)]
     if len(labels) < len(rows):
         return None
     first, *others = [_is_label(task, x) or x in label_lists.STAND_INS for x in labels]
     if first or labels[0] in labels[1:]:
-        return True
-    return False if others and all(others) else None
+        return "example"
+    return "header" if others and all(others) else None
 
 
 def _check_no_header(task, table):
@@ -557,14 +557,15 @@ def _check_no_header(task, table):
     Without labels that show it, there is a warning.
     """
     rows = [row.cells for row in table.rows if any(row.cells)]
-    is_example = _begins_with_example(task, rows)
+    kind = _kind_of_first_row(task, rows)
     message = (
         f"{table.rows[0].place}: this line seems to name the columns: give --header if all files "
         "have one, else remove it, or give --noheader if it is an example"
     )
-    if is_example is False and tables.are_words(rows[0]):
+    if kind == "header" and tables.are_words(rows[0]):
         raise UserError(message)
-    if not is_example and tables.may_be_names(rows[0], rows[1:]):  # but a text may be a single word
+    # A text may be a single word too.
+    if kind != "example" and tables.may_be_names(rows[0], rows[1:]):
         print(f"Warning: {message}")
 
 

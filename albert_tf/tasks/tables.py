@@ -171,20 +171,20 @@ _FITS, _ONE_COLUMN, _SELDOM, _PUNCTUATION = range(4)  # of a separator, best fir
 def _rank(lines, form, any_of):
     """How well a form fits lines: (whether names are missing, a rank); None if it does not."""
     try:
-        cells = [row for _, row in rows(map(str.encode, lines), "", form, is_strict=False) if row]
+        found = [row for _, row in rows(map(str.encode, lines), "", form, is_strict=False) if row]
     except UserError:
         return None
-    if len(cells) > 2:
-        cells.pop()  # which may be cut
-    widths = [len(row) for row in cells] or [0]
-    width = widths[0]
+    if len(found) > 2:
+        found.pop()  # which may be cut
+    first = found[0] if found else []
+    width, num_others = len(first), sum(len(row) != len(first) for row in found)
     needed = (max([min(len(c), 2), *(n + 1 for n in c if isinstance(n, int))]) for c in any_of)
     if width < min(needed):
         return None
     wanted = [*filter(None, map(names_in, any_of))]
     needs_names = bool(wanted) or () in any_of
-    is_unnamed = needs_names and not _has_names(map(str.strip, [*cells, []][0]), any_of)
-    if sum(other != width for other in widths) > len(cells) / 10 and (is_unnamed or not wanted):
+    is_unnamed = needs_names and not _has_names(map(str.strip, first), any_of)
+    if num_others > len(found) / 10 and (is_unnamed or not wanted):
         return None
     text, separator = "".join(lines), re.escape(form.separator)
     marks = re.findall(rf"{separator}(?= )|(?<=\d){separator}(?=\d)", text)
