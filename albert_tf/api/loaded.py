@@ -182,7 +182,7 @@ class Loaded:
             raise UserError(
                 f"top_k must be from 1 to vocab_size={self.config.vocab_size}. Received: {top_k!r}"
             )
-        lengths = []
+        lengths: list[int] = []
         given = self.tokenizer, texts, self.max_seq_length
         features, counts = masked_text.features(*given, lengths)
         self._add_lengths(lengths)
@@ -357,7 +357,7 @@ class Loaded:
                 if name != "options" and not is_text:
                     raise UserError(f"{name} must be a str. Received: {example[name]!r:.80}")
         task = self._task
-        content, counts = task.examples(examples), collections.Counter()
+        content, counts = task.examples(examples), collections.Counter[str]()
         split = Split(task.features(content, counts), content)
         self._add_cut(counts, task.windows)
         arrays = {name: split.arrays[name] for name in task.inputs}

@@ -72,8 +72,8 @@ def main(given):
     )
     if config.embedding_size == config.hidden_size:
         print(
-            f"embedding_size is hidden_size, {config.hidden_size}: export_checkpoints.py "
-            f"--export_format=hf refuses it, but not embedding_size={config.hidden_size // 2}."
+            f"embedding_size is hidden_size, {config.hidden_size}: transformers cannot read such a "
+            f"model. For export_checkpoints.py --export_format=hf, write {config.hidden_size // 2}."
         )
 
 

@@ -476,8 +476,9 @@ class FullTokenizer:
         try:
             return [self.inv_vocab[id_] for id_ in ids]
         except KeyError as error:
-            ids = f"0 to {self.vocab_size - 1}"
-            raise UserError(f"{self.path} has ids {ids}. Received: {error.args[0]}") from error
+            raise UserError(
+                f"{self.path} has ids 0 to {self.vocab_size - 1}. Received: {error.args[0]}"
+            ) from error
 
     def encode_ids(self, text: str | bytes, is_normalized: bool = False) -> list[int]:
         """Ids of `tokenize`, with the same arguments.
