@@ -178,19 +178,22 @@ def check_tokenizer(directory, vocabulary):
         directory: str, of a model of transformers; nothing is checked without its files on tokens.
         vocabulary: str, path of its vocabulary.
     """
-    values, content = read_values(directory, TOKENIZER_CONFIG), files.read_bytes(vocabulary)
-    is_wordpiece = vocabulary.endswith(".txt")
+    values = read_values(directory, TOKENIZER_CONFIG)
+    added = _added(directory, values)
+    if not (values or added):
+        return
+    content, is_wordpiece = files.read_bytes(vocabulary), vocabulary.endswith(".txt")
     if is_wordpiece:
         tokens = (
             content.decode("utf-8-sig", "replace").replace("\r\n", "\n").rstrip("\n").split("\n")
         )
     else:
         tokens = vocabulary_record.pieces(content)
-    added = [token for token, id_ in _added(directory, values) if tokens[id_:][:1] != [token]]
-    if added and tokens:
+    others = [token for token, id_ in added.items() if tokens[id_:][:1] != [token]]
+    if others and tokens:
         raise UserError(
             f"{directory} adds tokens to {vocabulary}, which albert_tf cannot do: use "
-            f"transformers. They are {', '.join(added)}"
+            f"transformers. They are {', '.join(others)}"
         )
     name = str(values.get("tokenizer_class") or "").removesuffix("Fast")
     others = {} if name in _TOKENIZER_CLASSES else {"tokenizer_class": name}
@@ -205,7 +208,7 @@ def check_tokenizer(directory, vocabulary):
             f"{path} has {key}={json.dumps(value)}, which albert_tf cannot do: use transformers"
         )
     seen = set()
-    for number, line in enumerate(tokens if values and is_wordpiece else (), 1):
+    for number, line in enumerate(tokens if is_wordpiece else (), 1):
         if line in seen:
             raise UserError(
                 f"{vocabulary}, line {number} repeats {line!r}: replace the first of the two by a "
@@ -215,7 +218,7 @@ def check_tokenizer(directory, vocabulary):
 
 
 def _added(directory, values):
-    """Pairs (token, id) of what a tokenizer cuts out of texts before all else.
+    """What a tokenizer cuts out of texts before all else: dict from token to id.
 
     Special tokens are among them. Three versions of transformers write them to three places.
     """
@@ -229,7 +232,7 @@ def _added(directory, values):
         raise UserError(
             f"{directory}: the added tokens of its tokenizer cannot be read ({error!r})"
         ) from error
-    return found.items()
+    return found
 
 
 def _default_labels(count):
