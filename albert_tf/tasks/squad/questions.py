@@ -290,7 +290,9 @@ def _answer_to_learn(qa, answers, context, where):
     if impossible:
         return "", -1, True, 0
     if not answers:
-        raise UserError(f"{where}: 0 answers, but training needs one, or is_impossible")
+        raise UserError(
+            f"{where}: 0 answers: give one to learn, or is_impossible if the context has none"
+        )
     text, start, places = answers[0], qa["answers"][0].get("answer_start"), []
     if start is None:
         places = _places(text, context)
