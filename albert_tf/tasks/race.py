@@ -107,8 +107,8 @@ def input_files(data_dir, split, levels=LEVELS):
     if own_splits(data_dir):
         if levels != LEVELS:
             raise UserError(
-                f"--{levels[0]}_only chooses a level of RACE, but --data_dir={data_dir} has tables, "
-                "which have no levels: leave it out"
+                f"--{levels[0]}_only chooses a level of RACE, but --data_dir={data_dir} has "
+                "tables, which have no levels: leave it out"
             )
         return [("", split_files.find(data_dir, split, split_files.OWN[split]))]
     found_files = []
