@@ -36,8 +36,10 @@ def warn(given):
     rate, size = given.learning_rate, given.train_batch_size
     if size < PAPER_BATCH and is_default:
         scaled = rate * (size / PAPER_BATCH) ** 0.5
-        fitting = f"{scaled:.2g} fits --train_batch_size={size}"
-        print(f"Warning: --learning_rate={rate} is for batches of {PAPER_BATCH}; {fitting}.")
+        print(
+            f"Warning: --learning_rate={rate} is for batches of {PAPER_BATCH}; {scaled:.2g} fits "
+            f"--train_batch_size={size}."
+        )
 
 
 def main(given):

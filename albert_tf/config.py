@@ -192,8 +192,10 @@ class AlbertConfig:
         layers = range(self.num_hidden_layers)
         same = dataclasses.replace(self, parameter_sharing="all", num_hidden_groups=len(layers))
         if self.parameter_sharing != "none" or [*map(same.group_of_layer, layers)] != [*layers]:
-            sharing = f"parameter_sharing={self.parameter_sharing!r} with {len(layers)} layers"
-            raise UserError(f"the original has no groups of layers for {sharing}")
+            raise UserError(
+                "the original has no groups of layers for parameter_sharing="
+                f"{self.parameter_sharing!r} with {len(layers)} layers"
+            )
         return same
 
     def _shares(self, part):

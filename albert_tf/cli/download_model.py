@@ -134,16 +134,19 @@ def fetch(url, path):
     if remote.size not in (None, size):
         if size > remote.size:
             os.remove(part)
-        received = f"{size:,} of {remote.size:,} bytes were received"
-        raise UserError(f"{url}: {received}. Type the command again")
+        raise UserError(
+            f"{url}: {size:,} of {remote.size:,} bytes were received. Type the command again"
+        )
     if remote.checksum:
         algorithm, wanted = remote.checksum
         with open(part, "rb") as file:
             found = hashlib.file_digest(file, algorithm).digest()
         if found != wanted:
             os.remove(part)
-            digests = f"{found.hex()}, not {wanted.hex()}"
-            raise UserError(f"{url} is damaged: {algorithm} is {digests}. Type the command again")
+            raise UserError(
+                f"{url} is damaged: {algorithm} is {found.hex()}, not {wanted.hex()}. Type the "
+                "command again"
+            )
     os.replace(part, path)
     for left in glob.glob(os.path.join(glob.escape(folder), f".{glob.escape(name)}.*.part")):
         os.remove(left)
@@ -195,8 +198,10 @@ def main(given):
     """Downloads the files of a model, and gives its directory its name when they are complete."""
     model = released.find(given.model or "")
     if model is None:
-        known = f"{released.names()}, or a name of the Hugging Face Hub like albert/albert-base-v2"
-        raise UserError(f"--model={given.model or ''}: give {known}")
+        raise UserError(
+            f"--model={given.model or ''}: give {released.names()}, or a name of the Hugging Face "
+            "Hub like albert/albert-base-v2"
+        )
     address = given.address or model.address
     if urllib.parse.urlsplit(address).scheme not in ("https", "http"):
         raise UserError(f"--address={address}: must begin with https:// or http://")

@@ -552,8 +552,10 @@ class SentencePieceTokenizer(FullTokenizer):
         recorded = vocabulary_record.read(model, self.path)
         for name, value in given.items():
             if recorded.get(name, value) != value:
-                record = f"{self.path} records {name}={recorded[name]}"
-                raise UserError(f"{name}={value}, but {record}: leave {name} out")
+                raise UserError(
+                    f"{name}={value}, but {self.path} records {name}={recorded[name]}: leave "
+                    f"{name} out"
+                )
         found = CleanUp(**given | recorded)
         spec = ModelProto.FromString(model).normalizer_spec
         decomposes = found.strip_accents or bool(spec.precompiled_charsmap)
