@@ -43,8 +43,8 @@ PLACES = {  # of a card, next to those of the config
     "word_accuracy", "minimal_pairs",
 }  # fmt: skip
 OF_EVALUATION = (  # flags of the training that its evaluations need; for masks, if it has them
-    "max_seq_length", "max_predictions_per_seq", "eval_batch_size", "max_eval_steps",
-    "sentence_loss_weight", "masked_lm_budget", "ngram", "favor_shorter_ngram",
+    "max_seq_length", "max_predictions_per_seq", "eval_batch_size", "sentence_loss_weight",
+    "masked_lm_budget", "ngram", "favor_shorter_ngram",
     "do_whole_word_mask", "spm_model_file", "vocab_file",
 )  # fmt: skip
 PHASE = {  # column of the card -> flag of the training
@@ -73,7 +73,7 @@ def run_script(name, **flags):
 
 
 def heldout_metrics(checkpoint, config_file, flags, directory):
-    """Metrics of a checkpoint on the held-out records of a training: means of those of each file.
+    """Metrics of a checkpoint on all held-out records of a training: means of those of each file.
 
     Every file counts the same, however many records it has.
 
@@ -94,6 +94,7 @@ def heldout_metrics(checkpoint, config_file, flags, directory):
             "run_pretraining.py",
             do_train=False, do_eval=True, init_checkpoint=checkpoint,
             albert_config_file=config_file, input_file=path, output_dir=output,
+            max_eval_steps=1_000_000,  # the training may have looked at a part
             **{name: flags[name] for name in OF_EVALUATION if name in flags},
         )  # fmt: skip
         lines = files.read_text(os.path.join(output, "eval_results.txt")).splitlines()

@@ -151,8 +151,8 @@ def read(lines, name, model, columns=None, header=None, delimiter=None, num_peek
             yield from _of_table(lines, name, model, columns, copies, of_table)
             return
         any_of = [model.required] if name.endswith(".csv") else [model.required, ()]
-        has_tabs, start = b"\t" in peeked[0], b"".join(peeked)
-        form = tables.find_form(start, name, any_of, separator, quoted_tabs=has_tabs)
+        is_tabbed, start = b"\t" in peeked[0] or name.endswith(".tsv"), b"".join(peeked)
+        form = tables.find_form(start, name, any_of, separator, quoted_tabs=is_tabbed)
         if form not in (tables.TABS, tables.CSV):
             print(f"{name} is read with {form}", file=sys.stderr)
         first, *others = (x.decode(errors="replace").split(form.separator) for x in peeked)

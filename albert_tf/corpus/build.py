@@ -119,6 +119,10 @@ def create(
             counts, shards = _make(work, part, flag, names, settings, vocabulary, runner)
             corpus = corpus_files.open_corpus(part)
             sizes = corpus.sizes(settings.longest_line, _FAR_LONGER * settings.max_pair_length)
+            num_wanted = min(
+                settings.masked_lm_prob * counts["instance_tokens"],
+                settings.max_predictions_per_seq * counts["instances"],
+            )
             summary = corpus_summary.Summary(
                 corpus.counts + dropped + sizes + counts,
                 corpus.unknown_pieces(),
@@ -128,6 +132,7 @@ def create(
                 pairs=settings.pairs,
                 seconds=time.monotonic() - started,
                 held_out=summary,
+                num_wanted=num_wanted,
             )
             index = {record_files.FILES: dict(zip(names, shards, strict=True))}
             content = json.dumps(summary.as_json() | given | index, indent=1)

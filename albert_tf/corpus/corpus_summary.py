@@ -12,6 +12,7 @@ from albert_tf.text import text_losses
 _MANY_RANDOM = {"order": 0.5, "next": 0.75, "none": 0.0}
 _MANY_IN_LONG_SENTENCES = 0.05  # of the tokens
 _MANY_UNKNOWN = 0.03  # of the tokens
+_FEW_MASKED = 0.5  # of the predictions that the settings ask for
 # The original's rule splits words of the text if two shares of the tokens are above this limit:
 # those that begin with a space, and those that begin without one but count as words because of
 # their letters. With 3,000 pieces, the second share is 0% in English, 24% in Russian and 6% in
@@ -61,6 +62,7 @@ class Summary:
         pairs: str, one of options.SENTENCE_PAIRS.
         seconds: float, of this run.
         held_out: Summary of the documents that were held out, or None.
+        num_wanted: float, number of predictions that the settings ask for.
     """
 
     counts: collections.Counter
@@ -71,6 +73,7 @@ class Summary:
     pairs: str = "order"
     seconds: float = 0.0
     held_out: "Summary | None" = None
+    num_wanted: float = 0.0
 
     @property
     def masked_share(self):
@@ -104,7 +107,9 @@ class Summary:
         counts, instances = self.counts, self.counts["instances"]
         to_predict = f"{self.masked_share:.2%} of them to predict"
         if not counts["predictions"]:
-            to_predict = "none of them to predict: train with --masked_lm_budget"
+            to_predict = "none of them to predict"
+            if not self.num_wanted:
+                to_predict += ": train with --masked_lm_budget"
         labels = "one segment each, without labels: train with --sentence_loss_weight=0"
         if self.pairs != "none":
             in_order, swapped, random, _ = (counts[name] / instances for name in KINDS)
@@ -158,6 +163,12 @@ class Summary:
                 f"--max_seq_length, with {share:.1%} of the tokens, only a part is used. Text "
                 "without ends of sentences needs --max_line_length or --sentence_pairs=none. "
                 f"Otherwise, {remedy}"
+            )
+        if counts["predictions"] < self.num_wanted * _FEW_MASKED:
+            yield (
+                f"only {self.masked_share:.2%} of the tokens are to predict, since most words have "
+                "more pieces than a mask: give --do_whole_word_mask=false, or put spaces between "
+                "words"
             )
         if self.unknown_share > _MANY_UNKNOWN:
             yield (

@@ -47,6 +47,8 @@ _OTHERS = {  # kinds that are refused -> how they begin
     "an SQLite database": rb"SQLite format 3\0",
     "an Avro table": rb"Obj\x01",
     "an ORC table": rb"ORC[\t\n\r]?[\x00-\x08\x0b\x0c\x0e-\x1f]",
+    "a WARC archive of web pages": rb"WARC/\d",
+    "a pickle of Python": rb"\x80[\x02-\x05]",
     "a document in RTF": rb"\{\\rtf\d",
     "a PDF document": rb"%PDF-\d\.\d",
     "a document of an office program": rb"\xd0\xcf\x11\xe0\xa1\xb1",

@@ -26,6 +26,7 @@ from albert_tf.tasks import label_lists, split_files, tables
 _MOST_SHOWN = 10  # labels in a message
 _FILES = {split: (f"{split}.tsv",) for split in split_files.SPLITS}
 _DECIMAL_COMMA, _THOUSANDS = re.compile(r"[+-]?\d*,\d+"), re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")
+_POINTS_OF_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+")
 _ENOUGH_ROWS = 20  # to tell a column of classes from one of texts
 
 
@@ -340,9 +341,25 @@ def _labels_in(task, table):
             f"{len(given)}, such as {reprlib.repr(given[0])}: give another --label_column, "
             f"{numbers}or all classes as --labels"
         )
-    for doubt in _doubts(task, labels, given):
+    for doubt in [*_doubts(task, labels, given), *_rejected(table)]:
         print(f"Warning: {table.path}: {doubt}")
     return tuple(labels)
+
+
+def _rejected(table):
+    """Yields a sentence if people rejected or ignored rows, as Prodigy writes it."""
+    names = table.header or []
+    answers = [row.cells[names.index("answer")] for row in table.rows if "answer" in names]
+    counts = collections.Counter(answers)
+    if (
+        counts
+        and counts.keys() <= {"accept", "reject", "ignore"}
+        and counts["accept"] < len(answers)
+    ):
+        yield (
+            f"the column 'answer' has {counts['reject']} times reject and {counts['ignore']} times "
+            "ignore, and these rows are read like the others: leave them out of the file"
+        )
 
 
 def _doubts(task, labels, given):
@@ -357,11 +374,12 @@ def _doubts(task, labels, given):
         if len(alike) > 1:
             yield f"{' and '.join(alike)} are different labels: write them alike if they are one"
     values = [*map(_number, labels)]
-    has_minus = -1 in values and {*values} != {-value for value in values}  # no scale such as -1, 1
+    is_scale = {*values} == {-value for value in values}  # such as -1, 0, 1
+    numbers = set() if is_scale else {-1, -100}
     missing = [
         label
         for label in labels
-        if label.casefold() in label_lists.MISSING or (has_minus and _number(label) == -1)
+        if label.casefold() in label_lists.MISSING or _number(label) in numbers
     ]
     others = ",".join(label for label in labels if label not in missing)
     for label in missing:
@@ -505,8 +523,8 @@ def read_rows(task, data_dir, split):
     )
     if task.is_own:
         _check_texts(task, table)
-    if split == "test" and table.header is None and task.splits_with_header is None:
-        _check_no_header(task, table)
+    if table.header is None and task.splits_with_header is None:
+        _check_no_header(task, table, split)
     if table.header is not None and not task.is_own:
         if labelled:
             has_columns = len(table.first) > max(columns)
@@ -522,7 +540,7 @@ def _shares_header(task, data_dir, split):
     """Whether a file begins with a header, which has no names that flags give.
 
     Another split begins with the same text then, and goes on otherwise, and where there are labels,
-    no other row has that of the header.
+    no other row has that of the header, unless the header is a word or a number above texts.
     """
     if tables.names_in(task.text):
         return False  # the names tell
@@ -533,7 +551,8 @@ def _shares_header(task, data_dir, split):
             start = tables.first_lines(unpacking.lines(path))
             table = tables.open_table(path, task.text, start=start, **given)
             rows = [[*map(str.strip, row.cells)] for row in table.rows if row.cells]
-            if len(rows) > 1 and _kind_of_first_row(task, rows) != "example":
+            is_header = _kind_of_first_row(task, rows) != "example" or _is_apart(task, rows)
+            if len(rows) > 1 and is_header:
                 texts[other] = [[row[n] for n in task.text if n < len(row)] for row in rows[:2]]
     ours = texts.pop(split, None)
     return any(ours and ours[0] == rows[0] and ours[1] != rows[1] for rows in texts.values())
@@ -551,10 +570,19 @@ def _kind_of_first_row(task, rows):
     return "header" if others and all(others) else None
 
 
-def _check_no_header(task, table):
-    """Raises UserError if a test file alone begins with a header, which would be predicted.
+def _is_apart(task, rows):
+    """Whether the first row (list of str) has words or numbers where the others have texts."""
+    first, *others = ([row[n] for n in task.text if n < len(row)] for row in rows)
+    if first and all(map(str.isdecimal, first)):
+        return len(others) > 1 and not any(text.isdecimal() for row in others for text in row)
+    return bool(first) and tables.are_words(first) and tables.have_texts(others)
 
-    Without labels that show it, there is a warning.
+
+def _check_no_header(task, table, split):
+    """Raises UserError if a file alone may begin with a header, which would be an example.
+
+    A row of different numbers above texts numbers columns, of which some were dropped. In a test
+    file, it may also have words. Without labels that show it, there is a warning then.
     """
     rows = [row.cells for row in table.rows if any(row.cells)]
     kind = _kind_of_first_row(task, rows)
@@ -562,10 +590,13 @@ def _check_no_header(task, table):
         f"{table.rows[0].place}: this line seems to name the columns: give --header if all files "
         "have one, else remove it, or give --noheader if it is an example"
     )
-    if kind == "header" and tables.are_words(rows[0]):
+    numbers = rows[0][not rows[0][0].isdecimal() :]
+    are_numbers = len({*numbers}) == len(numbers) > 1 and all(map(str.isdecimal, numbers))
+    is_of_words = split == "test" and kind == "header" and tables.are_words(rows[0])
+    if is_of_words or (are_numbers and _is_apart(task, rows)):
         raise UserError(message)
     # A text may be a single word too.
-    if kind != "example" and tables.may_be_names(rows[0], rows[1:]):
+    if split == "test" and kind != "example" and tables.may_be_names(rows[0], rows[1:]):
         print(f"Warning: {message}")
 
 
@@ -616,6 +647,14 @@ def labels_of(task, rows, normalize, skip_others=False):
             texts = [normalize(row.values[column]) for row in rows]
             if task.is_own and _have_decimal_commas(texts):
                 texts = [text.replace(",", ".") for text in texts]
+            elif task.is_own and _have_thousands(texts):
+                place, text = next(
+                    (r.place, t) for r, t in zip(rows, texts, strict=True) if "." in t
+                )
+                raise UserError(
+                    f"{place}: {text} may be {text.replace('.', '')}, as other labels are whole "
+                    "numbers: write all labels without marks of thousands, or all with decimals"
+                )
             found.append([_score(*each) for each in zip(rows, texts, strict=True)])
         return found[0] if len(found) == 1 else list(zip(*found, strict=True))
     found = _labels_of(task, rows, normalize, needed=not skip_others)
@@ -651,6 +690,19 @@ def _have_decimal_commas(texts):
         and not any("." in text for text in texts)
         and not (commas and all(map(_THOUSANDS.fullmatch, commas)))
     )
+
+
+def _have_thousands(texts):
+    """Whether points divide thousands, as in the German 20.000, next to whole numbers such as 500.
+
+    As decimals, they would not end in zeros, which whole numbers do not have either, and whole
+    numbers would not be far larger.
+    """
+    points, others = [text for text in texts if "." in text], [t for t in texts if "." not in t]
+    if not (points and others and all(map(_POINTS_OF_THOUSANDS.fullmatch, points))):
+        return False
+    largest, other = (max(abs(_number(text)) for text in found) for found in (points, others))
+    return any(text.endswith("0") for text in points) or other > 2 * largest
 
 
 def _score(row, text):

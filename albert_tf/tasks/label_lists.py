@@ -24,7 +24,11 @@ _CALL = re.compile(r"(?:\w+\.)?(?:array|[Tt]ensor|frozenset)\((\W.*?)(?:, \w+=.*
 ONES = {"1", "1.0", "1.", "True", "true", "TRUE"}
 BITS = {"0", "0.0", "0.", "False", "false", "FALSE"} | ONES
 STAND_INS = {"", "-1"}  # for the labels of test files
-MISSING = {"nan", "na", "n/a", "<na>", "none", "null", "-", "?"}  # in small letters; perhaps none
+# In small letters, perhaps none: those of pandas, databases and spreadsheets.
+MISSING = {
+    "nan", "-nan", "na", "#na", "n/a", "#n/a", "#nv", "<na>", "none", "nil", "null", "(null)",
+    "\\n", "1.#ind", "-1.#ind", "1.#qnan", "-1.#qnan", "#n/a n/a", "-", "?",
+}  # fmt: skip
 _EMPTY = {"", "set()", "nan", "None", "null"}  # certainly none, next to lists
 
 
@@ -107,7 +111,9 @@ def _bare(cell):
 
 def is_joined(label, labels):
     """Whether a label consists of several others, a set of str, with a separator between them."""
-    parts = (split([label], Form(mark))[0] for mark in _ALWAYS + _PERHAPS)
+    parts = [split([label], Form(mark))[0] for mark in _ALWAYS + _PERHAPS]
+    if label[:1] + label[-1:] == _LIST:
+        parts.append(items_of(label))
     return any(len(each) > 1 and {*each} <= labels for each in parts)
 
 

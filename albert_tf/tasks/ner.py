@@ -43,6 +43,7 @@ _DIVIDES = re.compile(
 )
 _NUMBERED = re.compile(r"(sent(ence)?|doc(ument)?)\W+\d+", re.IGNORECASE)
 _FEW = 20  # words, too few to tell a label from a name
+_MANY = 200  # words of a sentence, which is probably several
 _PART = re.compile(r"[^\s,]+")  # of several words or labels in a cell
 _QUOTED = re.compile(r'"(?:[^"]|"")+"')
 _LIST = re.compile(r"\[.*\]", re.DOTALL)
@@ -292,10 +293,18 @@ def _of_objects(table, columns):
                 raise UserError(f"lists of words and labels are expected. Received: {shown}")
             # In CSV, lists may be those of Python or NumPy.
             lists = [parse_json(c, "a list") if is_json else label_lists.items_of(c) for c in cells]
+            other = next((x for xs in lists for x in xs if isinstance(x, dict | list)), None)
+            if other is not None:
+                raise UserError(
+                    f"{reprlib.repr(other)} is no word or label: write a list of words, and a list "
+                    "of as many labels"
+                )
             if any(item in ("", None) for items in lists for item in items):
                 raise UserError(f"a word or label is empty. Received: {shown}")
             if len(lists[0]) != len(lists[-1]):
                 raise UserError(f"{len(lists[0])} words, but {len(lists[-1])} labels")
+        if len(lists) == 1:  # a tab at the end of a line keeps a word with spaces whole
+            lists.append([""] * len(lists[0]))
         for cells in zip(*lists, strict=True):
             yield row.place, [str(cell) for cell in cells]
         yield row.place, ()
@@ -322,9 +331,12 @@ def _read_header(path, lines, rows, columns, known):
     names = [cell.strip() for cell in cells]
     widths = {len(cells) for _, cells in rows if cells and not cells[0].startswith("#")}
     is_csv = path.endswith(".csv")
-    if columns == RECOGNISED and (is_csv or len(widths) == 1 or "\t" in lines[number - 1]):
-        columns = _named_in(names, known)
-    if tables.names_in(columns):
+    named = RECOGNISED
+    if not tables.names_in(columns) and (is_csv or len(widths) == 1 or "\t" in lines[number - 1]):
+        named = _named_in(names, known)
+    if columns == RECOGNISED:
+        columns = named
+    if tables.names_in([*columns, *named]):
         lines[number - 1] = ""
         del rows[first]
         divides = [n for n, name in enumerate(names) if _DIVIDES.fullmatch(name)]
@@ -540,6 +552,17 @@ def find_labels(data_dir, given=None, columns=RECOGNISED):
     sentences = read(path, columns=columns)
     found = collections.Counter(word.label for word in sentences.words)
     first = sentences.words[0]
+    if columns.label is None and not sentences.header and _are_like_words(sentences.words):
+        raise UserError(
+            f"{path}: the last column has {len(found)} different labels for {found.total()} words, "
+            f"such as {reprlib.repr(first.label)}: give the number of the right one as "
+            "--label_column, from 0; or this one if it has the labels"
+        )
+    if len(sentences) == 1 and found.total() > _MANY:
+        print(
+            f"Warning: {path}: all {found.total()} words are one sentence: put blank lines between "
+            "sentences, or name a column with the number of the sentence sentence_id"
+        )
     if not sentences.header and found[first.label] == 1 and found.total() > _FEW:
         print(
             f"Warning: {first.place}: the label {first.label!r} occurs only here. If this line has "
@@ -553,6 +576,15 @@ def find_labels(data_dir, given=None, columns=RECOGNISED):
     if len(found) < 2:
         raise UserError(f"{path}: at least two different labels are needed, not {', '.join(found)}")
     return tuple(sorted(found, key=lambda label: (label != "O", tables.order(label))))
+
+
+def _are_like_words(words):
+    """Whether labels (of list of Word) are as different as words, or often the word itself."""
+    letters = [word for word in words if word.text.isalpha()]
+    same = sum(word.text.casefold() == word.label.casefold() for word in letters)
+    return len(words) > _FEW and (
+        len({word.label for word in words}) > len(words) / 2 or same > len(letters) / 4
+    )
 
 
 def with_labels(sentences, labels):

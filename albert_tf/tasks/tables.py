@@ -322,13 +322,23 @@ class Table(NamedTuple):
         numbers = [number_of(column, self.header, self.path, self.form) for column in columns]
         width = max(numbers) + 1 - min(0, *numbers)
         blank = [""] * max(width, len(self.first)) if keep_blank else []
-        found, left_out = [], self.left_out
+        found, left_out, objects_in = [], self.left_out, {}
+        if not self.form.separator:  # columns that are objects in some rows of JSON
+            for n in numbers:
+                start = f"{self.header[n]}."
+                objects_in[n] = [i for i, name in enumerate(self.header) if name.startswith(start)]
         for row in self.rows:
             cells = row.cells or blank
             if self.is_own:
                 _check_against_first(row, self)
             if len(cells) >= width:
                 found.append(Row(*row[:3], cells, [cells[n] for n in numbers]))
+                for n, inner in objects_in.items():
+                    if not cells[n] and any(cells[i] for i in inner):
+                        raise UserError(
+                            f"{row.place}: {self.header[n]!r} is an object, but a text in other "
+                            "rows: write texts in all rows"
+                        )
             elif not cells or skip_short:
                 left_out += 1
             else:
@@ -466,8 +476,11 @@ def may_be_names(cells, others):
         cells: list of str.
         others: list of lists of str, the cells of some other rows.
     """
-    if not are_words(cells):
-        return False
+    return are_words(cells) and have_texts(others)
+
+
+def have_texts(others):
+    """Whether nearly all rows, lists of str, have a text of more than two words."""
     longest = sorted(max(len(text.split()) for text in row) for row in others)
     return len(longest) > 1 and longest[len(longest) // 10] > 2
 
@@ -556,9 +569,15 @@ def objects(content, path, row_keys=frozenset()):
 
 
 def flat(row, start=""):
-    """A JSON object without objects in it: `{"a": {"b": 1}}` has the key `a.b`, as in pandas."""
+    """A JSON object without objects in it: `{"a": {"b": 1}}` has the key `a.b`, as in pandas.
+
+    `{"choices": [...]}`, which Label Studio writes for several labels, is its list.
+    """
     found = {}
     for key, value in row.items():
+        match value:
+            case {"choices": [*choices], **others} if not others:
+                value = choices
         is_object = isinstance(value, dict)
         found |= flat(value, f"{start}{key}.") if is_object else {f"{start}{key}": value}
     return found

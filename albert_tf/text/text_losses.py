@@ -5,6 +5,7 @@ The counts are sums over lines, so those of parts of a text can be added.
 """
 
 import collections
+import itertools
 import re
 import unicodedata
 
@@ -18,7 +19,8 @@ _SPECIAL = (
 _SPECIAL_PATTERN = re.compile("|".join(map(re.escape, _SPECIAL)))
 _TAG = r"(?:NNP?S?|VB[DGNPZ]?|JJ[RS]?|PRP\$?|DT)"  # of the Penn Treebank
 MARKUP = "have markup, such as <doc ...>, HTML, LaTeX or the links of a wiki"
-_MARKED_UP, _REPEATED, _IN_A_FORM = 0.001, 0.1, 0.1  # of the lines, above which something is said
+# Of the lines, above which something is said. Text in small letters alone is not wrapped.
+_MARKED_UP, _REPEATED, _IN_A_FORM, _WRAPPED, _CAPITALS = 0.001, 0.1, 0.1, 0.3, 0.02
 # Lines in a form that other programs read, by the kind of the form: a class of characters without
 # which no line has it, a pattern, and what to do.
 _FORMS = {
@@ -149,6 +151,11 @@ class Losses:
                 counts[key] += number * times
         filled = [line for line in lines if line and not line.isspace()]
         counts["lines"] = len(filled)
+        counts["wrapped"] = sum(
+            before[-1:].isalpha() and after[:1].islower()
+            for before, after in itertools.pairwise(map(str.strip, lines))
+        )
+        counts["capitals"] = sum(line.lstrip()[0].isupper() for line in filled)
         counts["repeated"] = len(filled) - len(set(filled))
         if "[" in text or "<" in text:
             for piece in _SPECIAL_PATTERN.findall(text):
@@ -240,6 +247,12 @@ def sentences(counts, unknown):
     for form, (_, _, remedy) in _FORMS.items():
         if counts[form] > (_MARKED_UP if form == MARKUP else _IN_A_FORM) * lines:
             yield f"{counts[form]:,} of {lines:,} lines {form}: {remedy}"
+    if counts["wrapped"] > _WRAPPED * lines and counts["capitals"] > _CAPITALS * lines:
+        yield (
+            f"{counts['wrapped']:,} of {lines:,} lines end in the middle of a sentence, which the "
+            "next line continues: join the lines of a paragraph, or give "
+            "create_pretraining_data.py --input_format=documents"
+        )
     if counts["repeated"] > _REPEATED * lines:
         yield (
             f"{counts['repeated']:,} of {lines:,} lines repeat an earlier one: leave them out, or "

@@ -375,6 +375,10 @@ def test_what_shows_columns(content, labels, flags):
         ("in.csv", "\n0,1\nx,a\n\ny,b\n", {"text_column": "1", "delimiter": ","},
          [None, "a", None, "b"]),
         ("in.tsv", 'n\ttext\n1\t"Go\n2\ton."\n3\tc\n', {}, ['"Go', 'on."', "c"]),
+        ("in.tsv", '"He said ""a"" now"\n"two\nlines"\nplain\n',
+         {"text_column": "0", "label_column": "1"}, ['He said "a" now', "two\nlines", "plain"]),
+        ("in.tsv", '"Go on," he said.\nplain\n', {"text_column": "0", "label_column": "1"},
+         ['"Go on," he said.', "plain"]),
     ],
 )  # fmt: skip
 def test_a_table_is_read_as_in_the_training(name, content, columns, texts, tmp_path):

@@ -258,6 +258,22 @@ def test_random_second_segments_and_long_sentences_are_warned_about():
     assert_says(skipped, "2 ... UTF-8 ... a.txt, line 3")
 
 
+@pytest.mark.parametrize(
+    ("given", "is_said"),
+    [({}, True), ({"do_whole_word_mask": False}, False), ({"masked_lm_prob": 0}, False)],
+)  # fmt: skip
+def test_words_with_too_many_pieces_for_masks(given, is_said, tmp_path, tokenizer):
+    """Proteins and other texts without spaces are one word each."""
+    text = "\n\n".join("MKVLAAGIVPLLLACGGSTEKRRWYHQNDM" * 9 for _ in range(4))
+    settings = dataclasses.replace(SETTINGS, max_line_length=20, **given)
+    summary = str(summary_of(text, tmp_path, tokenizer, settings=settings))
+    assert ("--do_whole_word_mask=false" in summary) == is_said
+    assert ("--masked_lm_budget" in summary) == (given == {"masked_lm_prob": 0})
+    few = dataclasses.replace(settings, max_predictions_per_seq=1)
+    text = languages.TEXTS["english"]
+    assert "--do_whole_word_mask" not in str(summary_of(text, tmp_path, tokenizer, settings=few))
+
+
 def test_losses_are_said_once_with_a_part_that_is_held_out():
     counts = collections.Counter(
         {"marks THAI": 30, "letters THAI": 100, "letters LATIN": 900, "lines": 50}

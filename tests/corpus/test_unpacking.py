@@ -105,6 +105,8 @@ REFUSED = [  # content, what is said of it
             (b"ORC\n\x1b", "ORC"),
             (b"{\\rtf1\\ansi ", "RTF"),
             (b"%PDF-1.7\n%\xb5", "PDF"),
+            (b"WARC/1.0\r\nWARC-Type: conversion\r\n", "WARC"),
+            (b"\x80\x04\x95\x10\0", "pickle"),
             (b"\x04\x22\x4d\x18\x64", "LZ4"),
             (b"\x1f\x9d\x90\x61", "compressed by compress"),
         )

@@ -88,6 +88,19 @@ max_seq_length = 64
 max_predictions_per_seq = 13
 num_train_steps = 7
 learning_rate = 0.002
+
+[rows.muon.config]
+num_hidden_groups = 2
+intermediate_size = 48
+[rows.muon.flags]
+init_checkpoint = "{output}/runs/grouped/seed-1"
+input_file = "{output}/records/*-train-64.tfrecord"
+eval_input_file = "{output}/records/*-heldout-64.tfrecord"
+max_seq_length = 64
+max_predictions_per_seq = 13
+num_train_steps = 6
+optimizer = "muon"
+learning_rate = 0.003
 """
 
 
@@ -162,6 +175,7 @@ def test_a_text_becomes_a_packaged_model(tmp_path):
     assert "| 1 | 32 | 8 | 40 | adamw | 0.01 | 0.2 | 3 | True | 1.0 |" in card
     assert "| 2 | 64 | 8 | 5 | adamw | 0.001 |" in card
     assert "| 3 | 64 | 8 | 7 | adamw | 0.002 |" in card
+    assert "| 4 | 64 | 8 | 6 | muon | 0.003 |" in card
     assert json.loads((directory / "config.json").read_text())["num_hidden_groups"] == 2
     records = tmp_path / "output" / "records" / "books-train-64.tfrecord"
     before = records.stat().st_mtime_ns
@@ -222,6 +236,7 @@ def test_heldout_files_count_the_same_and_are_masked_as_in_the_training(tmp_path
     def evaluate(script, input_file, output_dir, **flags):
         assert script == "run_pretraining.py" and flags.pop("init_checkpoint") == "model"
         assert flags.items() >= given.items() and "vocab_file" not in flags
+        assert flags["max_eval_steps"] > 1000  # all records, whatever the training looked at
         accuracy = {"books": 0.25, "wiki": 0.5}[Path(input_file).name]
         Path(output_dir).mkdir(parents=True)
         (Path(output_dir) / "eval_results.txt").write_text(
@@ -231,6 +246,7 @@ def test_heldout_files_count_the_same_and_are_masked_as_in_the_training(tmp_path
     monkeypatch.setattr(package_model, "run_script", evaluate)
     given = {"max_seq_length": 64, "masked_lm_budget": 0.2, "ngram": 1, "spm_model_file": "spm"}
     flags = given | {"eval_input_file": f"{tmp_path}/books,{tmp_path}/wiki", "init_checkpoint": "x"}
+    flags["max_eval_steps"] = 25
     found = package_model.heldout_metrics("model", "config.json", flags, str(tmp_path / "work"))
     assert found == {"masked_lm_accuracy": 0.375}
 

@@ -243,6 +243,8 @@ FORMS = [  # name, content, columns of word and label, number of comments, sente
     ("a.csv", "Document,O\nBob,B-P\nx,O\n", (), 0, ["Document/O Bob/B-P x/O"]),
     *(("a.csv", NAMED_SENTENCES, columns, 0, EU) for columns in ((), ("Word", "Tag"))),
     ("a.csv", SENTENCES_OF_CSV, (1, 3), 0, EU),
+    ("a.csv", NAMED_SENTENCES, (1, 3), 0, EU),
+    ("a.csv", "sentence_id,words,labels\n1,Anna,B\n1,in,O\n2,Ulm,B\n", (1, 2), 0, ANNA),
     # Tables, which have no comments.
     ("a.csv", 'word,label\nEU,B-ORG\n",",O\n\nPeter,B-PER\n', (), 0, EU),
     ("a.tsv", "Token\tNER\nEU\tB-ORG\n,\tO\n\nPeter\tB-PER\n", (), 0, EU),
@@ -259,6 +261,7 @@ FORMS = [  # name, content, columns of word and label, number of comments, sente
       for names, columns in (("tokens,tags", ()), ("toks,gold", ("toks", "gold")), ("a,b", (1, 2)))
       for tags in ("['B-ORG' 'O']", "\"[\"\"B-ORG\"\", 'O']\"")),
     ("a.csv", "tokens\n\"['EU', ',']\"\n[Peter]\n", (), 0, ["EU ,", "Peter"]),
+    ("a.jsonl", '{"tokens": ["New York", "is"]}\n', (), 0, ["New York is"]),
     ("a.csv", "word,tag\n[1],O\n[x],O\n", (), 0, ["[1]/O [x]/O"]),
     ("a.csv", "word,label\n#x,B-TAG\nis,O\n", (), 0, ["#x/B-TAG is/O"]),
     ("a.jsonl", '{"tokens": ["#x", "is"], "tags": ["B-TAG", "O"]}\n', (), 0, ["#x/B-TAG is/O"]),
@@ -386,6 +389,31 @@ def test_a_label_that_only_the_first_line_has(written, tmp_path, capsys):
         assert ("'etiquette'" in capsys.readouterr().out) == is_said
 
 
+@pytest.mark.parametrize(
+    "row",
+    ["der{n}\tART\tdie{n}", "wir\tPPER\tWir", "this is\tline {n} .", "T{n}\tPerson 0 5\tBob {n}"],
+    ids=["lemmas of other words", "lemmas", "text", "brat"],
+)
+def test_a_last_column_that_is_like_words(row, written, tmp_path):
+    lines = [row.format(n=n) for n in range(10)] + [f"a{n}\tX\tb{n % 8}" for n in range(11)]
+    path = written("\n".join(lines))
+    with refuses(f"{path} ... 21 words ... --label_column"):
+        ner.find_labels(str(tmp_path))
+    assert ner.find_labels(str(tmp_path), columns=ner.Columns(0, len(lines[0].split("\t")) - 1))
+
+
+def test_parts_of_speech_that_are_their_words(written, tmp_path):
+    written("".join(f"w{n}\tN\n.\t.\n,\t,\n" for n in range(9)))
+    assert ner.find_labels(str(tmp_path)) == (",", ".", "N")
+
+
+@pytest.mark.parametrize(("count", "warns"), [(201, True), (200, False)])
+def test_a_single_long_sentence_is_a_warning(count, warns, written, tmp_path, capsys):
+    written("a O\nb B-X\n" * (count // 2) + "c O\n" * (count % 2))
+    ner.find_labels(str(tmp_path))
+    assert (f"all {count} words" in capsys.readouterr().out) == warns
+
+
 @pytest.mark.parametrize(("tags", "warns"), [([3, 0], True), (["3", "0"], True), ([3, "O"], False)])
 def test_a_warning_of_numbers_for_labels(written, tags, warns, capsys):
     path = written(json.dumps({"tokens": ["EU", "in"], "ner_tags": tags}), "train.jsonl")
@@ -405,6 +433,8 @@ def test_a_warning_of_numbers_for_labels(written, tags, warns, capsys):
         ("a.jsonl", '{"tokens": "[EU]", "tags": ["O"]}', (), "line 1"),
         ("a.jsonl", '{"tokens": ["EU", null], "tags": ["O", "O"]}', (), "line 1 ... null"),
         ("a.jsonl", '{"tokens": ["EU", ""]}', (), "line 1"),
+        ("a.jsonl", '{"tokens": [{"text": "EU", "id": 0}], "spans": []}', (), "line 1 ... 'EU'"),
+        ("a.jsonl", '{"tokens": [["EU", "B-ORG"], ["x", "O"]]}', (), "line 1 ... 'B-ORG'"),
         ("a.csv", 'tokens,tags\n"[""EU"", ""x""]",[0]\n', (), "line 2 ... 2 ... 1"),
     ("a.csv", "tokens,tags\n[EU],[O]\n[in]\n", (), "line 3"),
     ("a.csv", "toks,gold\n[EU x],[0 3]\n", (), "line 2 ... 2 ... '[0 3]' ... --text_column"),

@@ -247,6 +247,10 @@ AB = [("a",), ("b",)]
         ('{"columns": ["text", "n"], "data": [["a", 1], ["b", 2]]}', ("text",), AB),
         ('{"labels": ["x", "y"], "data": [{"text": "a"}, {"text": "b"}]}', ("text",), AB),
         ('{"meta": [{"v": 1}], "data": [{"text": "a"}]}', ("text",), AB[:1]),
+        # Several choices of Label Studio; an object that nobody needs.
+        (['{"text": "a", "n": "x"}', '{"text": "b", "n": {"choices": ["x", "y"]}}'],
+         ("text", "n"), [("a", "x"), ("b", '["x", "y"]')]),
+        (['{"text": "a", "n": "x"}', '{"text": "b", "n": {"v": "x"}}'], ("text",), AB),
     ],
 )  # fmt: skip
 def test_tables_of_json(content, columns, values, tmp_path):
@@ -280,6 +284,8 @@ def test_tables_of_json(content, columns, values, tmp_path):
          "a.csv, line 13 ... 1 ... 2 ... semicolons ... --delimiter"),
         ("a.jsonl", IN_OBJECTS, ("text.en", "label"), "a.jsonl ... 'label' ... 'label.name'"),
         ("a.jsonl", ['{"text": "a", "label": "x"}', "[1]"], ("text",), "a.jsonl, line 2 ... [1]"),
+        ("a.jsonl", ['{"text": "a"}', '{"text": {"en": "b"}}'], ("text",),
+         "a.jsonl, line 2 ... 'text' ... object"),
         ("a.jsonl", ['{"text": "a", "class": "x"}'], ("label",), "a.jsonl ... 'label' ... 'class'"),
         ("a.json", '{"sports": [{"text": "a"}], "news": [{"text": "b"}]}', ("text",),
          "a.json ... sports, news"),
@@ -332,6 +338,9 @@ def labelled(*labels, mark=","):
          [3.5, 1.25, 2.0]),
         ("train.csv", labelled("-0,125", "0,5", mark=";"), {"regression": True}, None,
          [-0.125, 0.5]),
+        # Decimals that are no thousands.
+        *(("train.csv", labelled(*scores), {"regression": True}, None, [*map(float, scores)])
+          for scores in (("3.667", "4", "2.333"), ("1.000", "2.500"), ("1.5", "500", "20.000"))),
         ("train.tsv", ["a\t17", "b\t2,25", "c\t25,15", "d\t2,17"], NUMBERED | SEVERAL,
          ("2", "15", "17", "25"), [["17"], ["2", "25"], ["25", "15"], ["2", "17"]]),
     ],
@@ -468,6 +477,43 @@ def test_a_header_that_the_files_share(train, test, texts, tmp_path, tokenizer):
     assert [example.text_a for example in examples] == texts
 
 
+FILMS = ["a good film,{}1", "a very dull film,{}2", "two hours of it,{}2", "no film at all,{}1"]
+
+
+@pytest.mark.parametrize("regression", [False, True])
+@pytest.mark.parametrize(
+    ("header", "start", "is_asked"),
+    [("1,2", "", True), ("2,1", "", True), ("0,5", "", True), ("text,1", "", False),
+     ("V1,2", "", False), ("id,0,1", "7,", True), ("index,2,1", "7,", True), (",4,2", "7,", True)],
+)  # fmt: skip
+def test_a_header_that_may_be_an_example(header, start, is_asked, regression, tmp_path, tokenizer):
+    """Its label is known, but all files begin with it, above texts: pandas chose columns."""
+    lines = [header, *(start + film.format("") for film in FILMS)]
+    others = header, *lines[:2:-1]
+    shift = int(bool(start))
+    given = {"text_column": str(shift), "label_column": str(shift + 1), "regression": regression}
+    given |= {} if regression else {"labels": ["1", "2", "5"]}
+    for split in split_files.SPLITS[1:]:
+        write(tmp_path, "train.csv", *lines)
+        _, examples, _ = read_own(tmp_path, tokenizer, (f"{split}.csv", *others), **given)
+        assert [e.text_a for e in examples] == ["no film at all", "two hours of it"]
+    if is_asked:  # alone, the numbers may be an example
+        for split in split_files.SPLITS:
+            (tmp_path / f"{split}.csv").unlink()
+        with refuses("train.csv, line 1 ... --header ... --noheader"):
+            read_own(tmp_path, tokenizer, ("train.csv", *lines), **given)
+        _, examples, _ = read_own(tmp_path, tokenizer, ("train.csv", *lines), **given, header=False)
+        assert len(examples) == 5
+
+
+def test_rows_that_people_rejected_are_a_warning(tmp_path, tokenizer, capsys):
+    for others, is_said in ((["reject", "ignore"], True), (["accept"] * 2, False), ("xy", False)):
+        answers = ["accept", *others]
+        lines = [f"a {n},{n % 2},{answer}" for n, answer in enumerate(answers)]
+        read_own(tmp_path, tokenizer, ("train.csv", "text,label,answer", *lines))
+        assert ("1 times reject and 1 times ignore" in capsys.readouterr().out) == is_said
+
+
 @pytest.mark.parametrize(
     ("files", "given", "message"),
     [
@@ -507,7 +553,8 @@ def test_a_header_that_the_files_share(train, test, texts, tmp_path, tokenizer):
                           for word in ("How did", "Who is", "What is")))], FIRST,
          "train.csv ... 1 ... 'manner' ... colons ... --delimiter=:"),
         *(([("train.csv", *labelled(*scores, mark=";"))], {"regression": True}, "train.csv, line")
-          for scores in (("1,000", "2,500"), ("1.234,5", "2"), ("3,5", "2.5"), ("50%", "2"))),
+          for scores in (("1,000", "2,500"), ("1.234,5", "2"), ("3,5", "2.5"), ("50%", "2"),
+                         ("500", "20.000", "1.500"), ("900", "1.234"), ("-20", "-2.125"))),
         ([("train.jsonl", '{"text": ["a", "b"], "label": "x"}')], {"labels": ["x", "y"]},
          'train.jsonl ... \'text\' ... ["a", "b"]'),
         ([("dev.csv", "text,label", '"a', 'b",a', "c")], {"labels": ["a", "b"]},
@@ -573,6 +620,9 @@ def test_the_form_of_the_training_file_is_shown(tmp_path, tokenizer):
         (["nan", "good", "bad"], {}, "'nan' ... 1 ... --labels=bad,good --skip_other_labels"),
         (["-", "good", "bad"], {}, "'-' ... 1 ... --labels=bad,good --skip_other_labels"),
         (["nana", "good", "bad"], {}, None),
+        *(([name, "good", "bad"], {}, f"{name!r} ... 1 ... --labels=bad,good")
+          for name in ("\\N", "#N/A", "#NV", "(null)", "nil", "-100")),
+        (['["x", "y"]', "x", "y"], {}, "'[\"x\", \"y\"]' ... 1 ... --multi_label"),
         *((labels, {}, f"'{labels[0]}' ... 1 ... --labels={','.join(labels[1:])}")
           for labels in (["-1", "0", "1", "2"], ["-1", "0"], ["-1.0", "a", "b"])),
         (["-1", "0", "1"], {}, None), (["-2", "-1", "1", "2"], {}, None), (["-2", "5"], {}, None),
