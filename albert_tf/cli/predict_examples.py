@@ -412,7 +412,7 @@ def _are_labelled(rows, column, labels):
     column = column if isinstance(column, int) and column < width else -1
     found = {row[column].strip() for row in rows}
     are_known = len(rows) > 1 and found <= {*labels} and any(map(str.isalnum, "".join(found)))
-    return are_known or tag_schemes.are_of_spans(found)
+    return are_known or found == {"_"} or tag_schemes.are_of_spans(found)
 
 
 def _keys_of_training(line, name, model):
@@ -646,4 +646,5 @@ def _check_key(name, model, place):
     if close:
         raise UserError(f"{place}: {model.takes}. Is the key {name!r} meant as {close[0]}?")
     if name in model.outputs:
-        raise UserError(f"{place}: rename {name!r}, a key of predictions, or give --text_column")
+        flag = ", or give --text_column" if model.is_of_texts else ""
+        raise UserError(f"{place}: rename or remove {name!r}, a key of predictions{flag}")

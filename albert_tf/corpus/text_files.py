@@ -204,7 +204,7 @@ def _texts_of_json(numbered, chunk, skipped):
         where = f"{chunk.path}, line {number}"
         value = errors.parse_json(line, where, constants=float)  # NaN of other keys
         text = value.get(form.text_key) if isinstance(value, dict) else [value]
-        if text is None:
+        if text is None or text != text:  # NaN, which pandas writes
             skipped.setdefault("texts_missing", []).append(number)
             continue
         if not isinstance(text, str):

@@ -486,7 +486,15 @@ def test_labels(task, table, normalize):
     try:
         pairs = zip(table.rows, cells, strict=True)
         rows = [row._replace(values=row.values + labels) for row, labels in pairs]
-        return labels_of(task, rows, normalize)
+        while not any(map(str.strip, rows[-1].cells)):  # blank lines at the end of a file
+            rows.pop()
+        found = labels_of(task, rows, normalize) + [None] * (len(cells) - len(rows))
+        if len(given - {""}) == 1 and len(rows) > 2:
+            print(
+                f"Warning: {table.path}: all labels are {cells[0][0]!r}. If they stand for missing "
+                "ones, the metrics of the test set say nothing"
+            )
+        return found
     except UserError as error:
         print(f"The test set is not scored: {error}")
         return None

@@ -5,6 +5,7 @@ Needs no TensorFlow.
 """
 
 import ast
+import contextlib
 import json
 import re
 import reprlib
@@ -29,7 +30,8 @@ MISSING = {
     "nan", "-nan", "na", "#na", "n/a", "#n/a", "#nv", "<na>", "none", "nil", "null", "(null)",
     "\\n", "1.#ind", "-1.#ind", "1.#qnan", "-1.#qnan", "#n/a n/a", "-", "?",
 }  # fmt: skip
-_EMPTY = {"", "set()", "nan", "None", "null"}  # certainly none, next to lists
+_OF_R = re.compile(r"c\(([\"'].*)\)", re.DOTALL)
+_EMPTY = {"", "()", "set()", "nan", "None", "null"}  # certainly none, next to lists
 
 
 class Form(NamedTuple):
@@ -105,6 +107,11 @@ def split(cells, form, known=()):
 def _bare(cell):
     """A cell without space around it, and without the name of the type of a list."""
     cell = cell.strip()
+    if cell[:2] == '"[' and cell[-2:] == ']"':  # JSON in JSON
+        with contextlib.suppress(ValueError):
+            cell = json.loads(cell)
+    if of_r := _OF_R.fullmatch(cell):
+        return f"[{of_r[1]}]"
     call = _CALL.fullmatch(cell)
     return call[1] if call else cell
 

@@ -112,8 +112,9 @@ class Sentences(list):
 
     @property
     def has_labels(self):
-        """Whether the words have labels: all of them, or none."""
-        return any(word.label for word in self.words)
+        """Whether the words have labels: all of them, or none; then there may be a stand-in."""
+        found = {word.label for word in self.words}
+        return not (found == {""} or found == {"_"} or found == {"-"})
 
 
 def input_file(data_dir, split, needed=None):
@@ -288,6 +289,8 @@ def _of_objects(table, columns):
     for row in table.rows:
         cells = [row.cells[table.header.index(name)] for name in names if name]
         is_json, shown = not table.form.separator, ", ".join(cells)
+        if cells[1:] in ([""], ["[]"]):  # no labels
+            cells.pop()
         with about(row.place):
             if not all(map(_LIST.fullmatch, cells)):
                 raise UserError(f"lists of words and labels are expected. Received: {shown}")
@@ -299,6 +302,8 @@ def _of_objects(table, columns):
                     f"{reprlib.repr(other)} is no word or label: write a list of words, and a list "
                     "of as many labels"
                 )
+            if all(item in ("", None) for item in lists[-1]):
+                del lists[1:]
             if any(item in ("", None) for items in lists for item in items):
                 raise UserError(f"a word or label is empty. Received: {shown}")
             if len(lists[0]) != len(lists[-1]):

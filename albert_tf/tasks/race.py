@@ -359,10 +359,15 @@ def passages_of_table(path, with_answers=True):
     """
     table, found, others = _read_table(path), [], []
     columns, names_of = option_columns(table.header), columns_of(table.header)
-    places = [table.header.index(name) for name in names_of["article"]]
-    used = (n for n in places if any("".join(row.cells[n : n + 1]).strip() for row in table.rows))
-    # The first one that has content: others, such as document, may name its file.
-    names_of["article"] = [table.header[n] for n in used][:1]
+    # The first one that has content: others, such as document, may name its file, unless rows have
+    # either, as of two tables that were joined.
+    used = {}
+    for name in names_of["article"]:
+        place = table.header.index(name)
+        rows = {row.number for row in table.rows if "".join(row.cells[place : place + 1]).strip()}
+        if rows and rows.isdisjoint(set().union(*used.values())):
+            used[name] = rows
+    names_of["article"] = [*used]
     for number, row in enumerate(table.rows):
         cells = dict(zip(table.header, row.cells, strict=False))
         named = {

@@ -435,9 +435,9 @@ def first_lines(lines, count=SAMPLE_LINES):
 def _with_index(first, table):
     """The header of a table, with a name for the numbers of its rows, to which R gives none."""
     filled = [cells for _, cells in table if cells]
-    is_of_r = {*map(len, filled)} == {len(first) + 1} and all(
-        cells[0] == str(number) for number, cells in enumerate(filled, start=1)
-    )
+    names = {cells[0] for cells in filled}
+    are_numbers = len(names) == len(filled) and all(map(str.isdecimal, names))
+    is_of_r = {*map(len, filled)} == {len(first) + 1} and are_numbers
     # There may be separators at the ends of rows.
     return [""] * (is_of_r and any(cells[-1].strip() for cells in filled)) + first
 

@@ -100,7 +100,8 @@ def find(labels):
     marked = " or ".join(f"{mark}-x" for mark in closest.marks.replace("O", ""))
     raise UserError(
         f"labels {', '.join(sorted(wrong))} do not fit the others, which are of {closest.name}: "
-        f"{marked}, and O for words in no span"
+        f"{marked}, and O for words in no span. Correct them; if they are in another column, give "
+        "--text_column and --label_column"
     )
 
 

@@ -142,7 +142,7 @@ def test_json_without_the_text_names_the_line(tmp_path, splits, line, message):
 
 def test_null_is_no_text(tmp_path, splits):
     path = tmp_path / "a.jsonl"
-    path.write_text('{"text": "a"}\n{"text": null}\n\n{"txt": "b"}\n{}\n{"text": ""}\n')
+    path.write_text('{"text": "a"}\n{"text": NaN}\n\n{"txt": "b"}\n{}\n{"text": ""}\n')
     (chunk,) = text_files.chunks([str(path)], Format(input_format="jsonl"))
     assert text_files.sentences(chunk) == (["a", "", ""], {"texts_missing": [2, 4, 5]})
 

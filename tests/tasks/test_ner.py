@@ -115,6 +115,22 @@ def test_an_error_names_file_and_line(written, content, message):
             ner.read(path, LABELS, needs_labels)
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.conll", "by _ _ _\nBob _ _ _\n"),  # MultiCoNER
+        ("a.conll", "by\t-\nBob\t-\n"),
+        *(("a.jsonl", f'{{"tokens": ["by", "Bob"], "tags": {tags}}}')
+          for tags in ("null", "[]", '["", ""]')),
+    ],
+)  # fmt: skip
+def test_stand_ins_for_labels(name, content, written):
+    corpus = ner.read(written(content, name), LABELS, needs_labels=False)
+    assert words_of(corpus) == [["by", "Bob"]] and not corpus.has_labels
+    with refuses(f"{name}, line 1"):
+        ner.read(written(content, name), LABELS)
+
+
 def test_the_file_of_a_split(written, tmp_path):
     text = written("a O\n", "dev.txt")
     assert ner.input_file(str(tmp_path), "dev") == text

@@ -506,6 +506,26 @@ def test_a_header_that_may_be_an_example(header, start, is_asked, regression, tm
         assert len(examples) == 5
 
 
+@pytest.mark.parametrize(
+    ("labels", "count", "is_warned"),
+    [("010", 3, False), ("000", 3, True), (["0", "1", "0", ""], 3, False), ("01", 2, False)],
+)
+def test_labels_of_a_test_file(labels, count, is_warned, tmp_path, tokenizer, capsys):
+    """Rows of separators at the end, as of Excel, are no rows; a class alone may stand in."""
+    rows = [f"a {n};{label}" if label else ";" for n, label in enumerate(labels)]
+    file = "test.csv", "text;label", *rows
+    _, examples, _ = read_own(tmp_path, tokenizer, file, labels=["0", "1"])
+    assert (len(examples), examples.are_labelled) == (count, True)
+    assert ("Warning" in capsys.readouterr().out) == is_warned
+
+
+def test_names_of_the_rows_of_r(tmp_path):
+    lines = ["text\tlabel", "17\ta\tx", "3\tb, b\ty", "25\tc\tx"]
+    assert values_of(table_of(tmp_path, lines, name="a.tsv")) == [
+        ("a", "x"), ("b, b", "y"), ("c", "x")
+    ]  # fmt: skip
+
+
 def test_rows_that_people_rejected_are_a_warning(tmp_path, tokenizer, capsys):
     for others, is_said in ((["reject", "ignore"], True), (["accept"] * 2, False), ("xy", False)):
         answers = ["accept", *others]
@@ -698,6 +718,9 @@ KNOWN = ("Food, drink", "Sport")
         (["[0, 1]", "[1, 1]"], KNOWN, [["Sport"], [*KNOWN]]),
         (["[0, 1]", "[1, 0]"], (), [["1"], ["0"]]),
         (["[0.0, 1.0]", "[1.0, 0.0]"], KNOWN, [["Sport"], ["Food, drink"]]),
+        (["('a', 'b')", "()"], (), [["a", "b"], []]),
+        (['"[\\"a\\", \\"b\\"]"', '"[]"'], (), [["a", "b"], []]),  # JSON in JSON
+        (['c("a", "b c")', 'c("b c")'], (), [["a", "b c"], ["b c"]]),  # of R
         (["[0]", "[0, 1]"], (), [["0"], ["0", "1"]]),
         # Lists of JSON, NumPy and pandas.
         (['["climate change", null]', '["x"]'], (), [["climate change"], ["x"]]),

@@ -194,6 +194,7 @@ def test_names_of_columns(row, tokenizer, tmp_path):
         ({"dialogue": ["M: hi", "W: yo"]}, "m: hi w: yo"), ({"context": "['a', 'b']"}, "a b"),
         ({"context": "[1] It"}, "[1] it"), ({"context": "[[a 'b' c]]"}, "[[a 'b' c]]"),
         ({"context": []}, ""), ({"context": None, "document": "It."}, "it."),
+        ({"article": "It.", "document": "a.txt"}, "it."),
         ({"context": {"sentences": ["a", "b"]}}, "train.jsonl ... context.sentences"),
         ({"context": ["a", ["b"]]}, "train.jsonl, line 1 ... ['b']"),
         ({"story": [{"s": "a"}]}, "train.jsonl, line 1 ... {'s': 'a'}"),
@@ -205,6 +206,15 @@ def test_passages_of_tables(passage, context, tokenizer, tmp_path):
     with refuses(context) if context.startswith("train") else contextlib.nullcontext():
         (example,) = race.read_examples(str(tmp_path), "train", tokenizer)
         assert example.context == context
+
+
+def test_passages_of_two_tables_that_were_joined(tokenizer, tmp_path):
+    asked = {"question": "Who?", "options": ["x", "y"], "answer": "A"}
+    rows = [{"article": "It."}, {"context": "He."}, {"article": "She.", "document": "a.txt"}]
+    lines = [json.dumps(asked | row) + "\n" for row in rows]
+    (tmp_path / "train.jsonl").write_text("".join(lines))
+    examples = race.read_examples(str(tmp_path), "train", tokenizer)
+    assert [example.context for example in examples] == ["it.", "he.", "she."]
 
 
 @pytest.mark.parametrize(

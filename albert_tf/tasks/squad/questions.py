@@ -27,7 +27,7 @@ _OF_QUESTIONS = {
 }
 _OF_ANSWERS = {
     "answer": "text",
-    "answer_begin_position": "answer_start",
+    **dict.fromkeys(("answer_begin_position", "answer_starts", "start_char"), "answer_start"),
 }
 _INFERRED = "is_impossible was not stated"  # key of a question with an empty list of answers
 _TRUTHS = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
@@ -94,13 +94,22 @@ def entries(path, with_context=True):
         UserError: the file cannot be read or is not a SQuAD file, a context is empty, or two
             questions have the same id.
     """
-    seen = set()
-    for number, (where, context, qa) in enumerate(_questions(path, with_context)):
+    seen, found = set(), [*_questions(path, with_context)]
+    blank = [_are_blank(qa.get("answers")) for *_, qa in found]
+    for number, (where, context, qa) in enumerate(found):
+        if blank[number] and False in blank:
+            qa = {"is_impossible": True, _INFERRED: True} | qa | {"answers": []}
         qas_id = _id_of(qa, number, where)
         if qas_id in seen:
             raise UserError(f"{path}: two questions have the id {qas_id!r}; rename one")
         seen.add(qas_id)
         yield f"{path}, question {' '.join(qas_id.split())}", context, qa | {"id": qas_id}
+
+
+def _are_blank(answers):
+    """Whether answers have no text, as for an impossible question; None if there are no answers."""
+    texts = [x.get("text") for x in answers or [] if isinstance(x, dict)]
+    return not any(not isinstance(text, str) or text.strip() for text in texts) if texts else None
 
 
 def _questions(path, with_context):
@@ -175,7 +184,7 @@ def _renamed(found, names):
     """A JSON object with the names of SQuAD next to its own; other values as they are."""
     if not isinstance(found, dict):
         return found
-    return {names.get(name, name): value for name, value in found.items()} | found
+    return {names.get(name.strip(), name): value for name, value in found.items()} | found
 
 
 def _id_of(qa, number, where):
@@ -294,6 +303,9 @@ def _answer_to_learn(qa, answers, context, where):
             f"{where}: 0 answers: give one to learn, or is_impossible if the context has none"
         )
     text, start, places = answers[0], qa["answers"][0].get("answer_start"), []
+    other = qa["answers"][0].get("start")  # a character, or perhaps a token
+    if start is None and isinstance(other, int) and text and context.startswith(text, other):
+        start = other
     if start is None:
         places = _places(text, context)
         start = places[0] if places else -1

@@ -23,12 +23,12 @@ NO_ANSWER_ABOVE = 1.0
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
-# Letters of scripts that put no spaces between words: Thai to Myanmar, Khmer, kana, Han. Hangul,
-# because Korean puts particles behind its words: KorQuAD 1.0 counts characters too.
+# Letters of scripts that put no spaces between words: Thai to Myanmar, Khmer, kana, Han.
 _AS_CHARACTERS = re.compile(
-    "([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u30ff\u3400-\u9fff\uac00-\ud7a3\uf900-\ufaff"
+    "([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u30ff\u3400-\u9fff\uf900-\ufaff"
     "\U00020000-\U0003ffff])"
 )
+_HANGUL = re.compile("[\uac00-\ud7a3]")
 
 
 # === Gold answers ===
@@ -49,7 +49,7 @@ def read_gold(path):
     gold, version_2 = {}, False
     for where, _, qa in questions.entries(path, with_context=False):
         gold[qa["id"]] = questions.answer_texts(qa, where)
-        version_2 |= "is_impossible" in qa
+        version_2 |= bool(qa.get("is_impossible")) or not gold[qa["id"]]
     if not gold:
         raise UserError(f"{path} holds no question")
     return gold, version_2
@@ -63,8 +63,8 @@ def normalize_answer(text, unit="words"):
 
     Args:
         text: str.
-        unit: str, "words", or "characters" to make each character of Hangul and of scripts without
-            spaces a word and to drop all punctuation (as for CMRC 2018, MLQA and KorQuAD).
+        unit: str, "words", or "characters" to make each character of scripts without spaces a word
+            and to drop all punctuation (as for CMRC 2018 and MLQA).
 
     Returns:
         str.
@@ -83,6 +83,9 @@ def exact_score(prediction, gold, unit="words"):
 def f1_score(prediction, gold, without_words, unit="words"):
     """Harmonic mean of precision and recall of words; 0 if there is no word in common.
 
+    With characters, those of Korean answers count, also digits and other letters, as for KorQuAD
+    1.0, since particles stand behind its words without a space.
+
     Args:
         prediction: str.
         gold: str.
@@ -94,6 +97,8 @@ def f1_score(prediction, gold, without_words, unit="words"):
         float in [0, 1].
     """
     predicted, true = (normalize_answer(text, unit).split() for text in (prediction, gold))
+    if unit == "characters" and _HANGUL.search(prediction + gold):
+        predicted, true = ([*"".join(words)] for words in (predicted, true))
     if not predicted and not true:
         return without_words
     common = (collections.Counter(predicted) & collections.Counter(true)).total()

@@ -85,7 +85,9 @@ def test_forms_of_files(read, content, ids):
     for example in examples:
         assert (example.paragraph_text, example.start_position) == (CONTEXT, 25)
         assert (example.orig_answer_text, {*example.answers}) == ("1902", {"1902"})
-    assert not questions.is_v2(path) and [*scores.read_gold(path)[0]] == ids
+    assert not questions.is_v2(path)
+    gold, is_v2 = scores.read_gold(path)
+    assert [*gold] == ids and not is_v2
 
 
 def test_ids_that_are_numbers(read):
@@ -115,6 +117,21 @@ def test_forms_of_no_answer(read, changes, answers, is_impossible):
     ((example,), path) = read(nested(qa(**changes)))
     assert (example.answers, example.is_impossible) == (answers, is_impossible)
     assert questions.is_v2(path) == is_impossible
+
+
+@pytest.mark.parametrize(
+    "blank",
+    [[{"text": "", "answer_start": -1}], {"text": [""], "answer_start": [-1]}, [{"text": " "}]],
+)
+def test_answers_without_text_are_none_next_to_others(read, blank):
+    rows = [flat(), flat(id="b", answers=blank)]
+    for training in (True, False):
+        examples, path = read(rows, training=training)
+        assert [example.answers for example in examples] == [("1902",), ()]
+        assert [example.is_impossible for example in examples] == [False, training]
+    assert questions.is_v2(path) and scores.read_gold(path) == ({"a": ("1902",), "b": ()}, True)
+    (example,), _ = read(rows[1:], training=False)  # a test file
+    assert example.answers is None
 
 
 def test_answers_of_null_are_none(read):
@@ -151,9 +168,11 @@ def test_answers_without_a_place_are_searched(read):
         ("art, not arts, is art", {}, 0, 2),
         ("art is art", {"answer_start": 7.0}, 7, 0),
         ("art is art", {"answer_start": None}, 0, 2),
-        ("art is art", {"start": 7}, 0, 2),  # perhaps a token
+        ("art is art", {"start": 7}, 7, 0),
+        ("art is art", {"start": 2}, 0, 2),  # a token
+        ("art is art", {"start_char": 7}, 7, 0),
         ("他生于(北京)市，北京", {}, 4, 2),
-        ("art is art", {"answer_begin_position": "7"}, 7, 0),
+        ("art is art", {"answer_begin_position ": "7"}, 7, 0),  # with a space in ThaiQA
     ],
 )
 def test_the_place_of_an_answer(read, context, start, place, places):
@@ -209,12 +228,21 @@ def test_an_export_of_text_needs_sentencepiece():
         ("Apple 公司", "apple公司", 1),
         ("ดี", "ดีมาก", 4 / 7),
         ("서울특별시는", "서울특별시", 10 / 11),
+        # Of KorQuAD, digits and other letters too.
+        ("1902년", "1903년", 4 / 5),
+        ("BTS의", "BTS", 6 / 7),
+        ("LG전자", "LG", 2 / 3),
         ("the bridge", "a bridge", 1),
         ("bridges", "bridge", 0),
     ],
 )
 def test_f1_of_characters(prediction, gold, f1):
     assert scores.f1_score(prediction, gold, 0.0, "characters") == pytest.approx(f1)
+
+
+def test_spaces_of_korean_count_for_an_exact_match():
+    assert not scores.exact_score("서울 특별시", "서울특별시", "characters")
+    assert scores.exact_score("서울특별시.", "서울특별시", "characters")
 
 
 def test_scores_of_characters_in_the_command(tmp_path, capsys):
