@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""Fine-tunes, evaluates and predicts on RACE, questions with four answers about a passage.
+r"""Fine-tunes, evaluates and predicts on RACE, or on your own questions with options.
 
 python run_race.py \
   --data_dir=data --output_dir=output/race --albert_config_file=albert_config.json \
