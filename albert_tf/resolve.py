@@ -155,7 +155,7 @@ def resolve(
         UserError: an option does nothing, contradicts a file or is missing.
     """
     known = {name: fact for name, fact in (facts or {}).items() if fact and name in rows}
-    # An empty path of what a source tells, as of an unset variable, is not given.
+    # An empty path, as of an unset variable of the shell, is not given if a source tells the path.
     typed = {
         name: value
         for name, value in typed.items()
@@ -210,7 +210,7 @@ def fitted(resolved, config=None, path=None):
         (Resolved, list of str: the defaults that are replaced).
 
     Raises:
-        UserError: another value does not fit.
+        UserError: a value that is not a default does not fit.
     """
     settings, replaced = dict(resolved.settings), []
     rows = {name: row for name, row in resolved.rows.items() if row.columns["fits"]}

@@ -346,7 +346,7 @@ def _labels_in(task, table):
 
 
 def _doubts(task, labels, given):
-    """Yields sentences on labels that may be one, none, several or numbers."""
+    """Yields warnings of labels that may be two spellings of one, missing, joined, or numbers."""
     counts = collections.Counter(given)
     spelt = collections.defaultdict(list)
     for label in labels:
@@ -519,10 +519,10 @@ def read_rows(task, data_dir, split):
 
 
 def _shares_header(task, data_dir, split):
-    """Whether a file begins with a header, which has no names that flags give.
+    """Whether the first row is a header, for columns that flags give by number.
 
-    Another split begins with the same text then, and goes on otherwise, and where there are labels,
-    no other row has that of the header.
+    It is one if another split begins with the same row and goes on with another, and if its label
+    is that of no other row.
     """
     if tables.names_in(task.text):
         return False  # the names tell
@@ -554,7 +554,7 @@ def _kind_of_first_row(task, rows):
 def _check_no_header(task, table):
     """Raises UserError if a test file alone begins with a header, which would be predicted.
 
-    Without labels that show it, there is a warning.
+    If no labels show that it is one, there is only a warning.
     """
     rows = [row.cells for row in table.rows if any(row.cells)]
     kind = _kind_of_first_row(task, rows)
@@ -572,8 +572,9 @@ def _check_no_header(task, table):
 def _check_texts(task, table):
     """Raises UserError if a column holds no texts: it counts the rows, is empty, or has lists.
 
-    Some numbers may be missing, as after rows of pandas were dropped. A seldom separator may also
-    stand in a label, as in `DESC:manner How did it happen?`, whose second part would give it away.
+    Some numbers may be missing, because rows were dropped. A seldom separator may belong to the
+    label, as in `DESC:manner How did it happen?`: then all texts begin with a part of the label,
+    which the model would learn from.
     """
     is_seldom = table.form.separator not in ["", task.delimiter, *tables.SEPARATORS]
     for place, column in enumerate(task.text):

@@ -24,8 +24,9 @@ _CALL = re.compile(r"(?:\w+\.)?(?:array|[Tt]ensor|frozenset)\((\W.*?)(?:, \w+=.*
 ONES = {"1", "1.0", "1.", "True", "true", "TRUE"}
 BITS = {"0", "0.0", "0.", "False", "false", "FALSE"} | ONES
 STAND_INS = {"", "-1"}  # for the labels of test files
-MISSING = {"nan", "na", "n/a", "<na>", "none", "null", "-", "?"}  # in small letters; perhaps none
-_EMPTY = {"", "set()", "nan", "None", "null"}  # certainly none, next to lists
+# In small letters: labels that may stand for none.
+MISSING = {"nan", "na", "n/a", "<na>", "none", "null", "-", "?"}
+_EMPTY = {"", "set()", "nan", "None", "null"}  # cells without a label, in a column of lists
 
 
 class Form(NamedTuple):
