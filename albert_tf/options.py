@@ -152,7 +152,7 @@ _NAMES_HERE = {
 }
 KINDS: dict[str, type] = {}  # option of any group -> type of its value, without None
 OF_TRAINING: set[str] = set()  # options that only a training reads
-UNSET: dict = {}  # option that a record decides -> the value that it does not write: None or False
+UNSET: dict = {}  # option that run.json decides -> the value that is not written: None or False
 _CLOSE = 0.8  # similarity of words of a name and of a misspelt one
 _SMALLEST_VOCABULARY = 5 + len(SPM_SYMBOLS) + 1  # with the special pieces, and a space
 
@@ -188,13 +188,14 @@ def option(
             unknown, holds. A typed option that is not read is an error, or only noted if the
             condition begins with ~: for flags of the original, and of a training whose command is
             typed again to evaluate.
-        on_record: str, how the option stands to what the source of the weights and the record of a
-            run say. `equal`: it is as they say, and another typed value is an error; `follow`: it
-            is as they say unless it is typed; `start`: a resumed run keeps it from its start;
-            `free`: they do not matter. By default as its group says, or `free`.
-        fits: (str, int), what it must fit: the name of a size of the model or of another option,
-            and how many tokens of that are for something else. A default becomes a size of the
-            model that is smaller, and it shrinks in proportion to an option that it shares.
+        on_record: str, what run.json of the run and the source of the weights decide. `equal`: the
+            value is theirs, and another typed value is an error; `follow`: the value is theirs
+            unless one is typed; `start`: a resumed run keeps the value of its start; `free`: they
+            do not matter. By default as its group says, or `free`.
+        fits: (str, int), what it must fit into: the name of a size of the model or of another
+            option, and how many tokens of that are for something else. A default that is larger
+            than the size of the model becomes that size. If the other option has become smaller so,
+            a default that leaves tokens to something else shrinks in proportion.
     """
     limits = {"at least": low, "at most": high, "above": above, "below": below}
     metadata = {
@@ -675,7 +676,7 @@ class ClassifierData(Options, heading="Task and data"):
 
     def __post_init__(self):
         super().__post_init__()
-        if self.task_name:  # otherwise it comes from the run's record
+        if self.task_name:  # otherwise it comes from run.json
             check_task_name(self.task_name)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decides what a command means: from typed flags, the source of its weights and a run's record.
+"""Decides what a command means: from typed flags, the source of its weights and run.json.
 
 The result is one frozen value, in which each setting has an origin. The rules are columns of the
 options (`options.option`), and a mistake is one of three sentences: an option *does nothing*,
@@ -141,7 +141,7 @@ def resolve(
     Args:
         rows: mapping of name -> Row.
         typed: mapping of name -> value, of options that the user gave.
-        facts: mapping of name -> Fact or None; None while source and record are not known.
+        facts: mapping of name -> Fact or None; None while source and run.json are not known.
         key: callable, (name, value) -> what is compared with the key of a Fact; by default the
             value.
         shown: callable, `as_flag` or `as_argument`.
