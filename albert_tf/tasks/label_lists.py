@@ -127,7 +127,7 @@ def _lists(cells, separator):
 
 
 def only_ones(cells):
-    """The labels of cells that hold lists of one label each, or else the cells: list of str.
+    """The labels of cells, if all cells hold lists of one label; else the cells: list of str.
 
     Args:
         cells: list of str.
