@@ -925,9 +925,10 @@ class CorpusVocabulary(Options, heading="Vocabulary"):
     """The vocabulary of the records."""
 
     spm_model_file: str | None = option(None, path="file", help=
-        "SentencePiece model, for instance 30k-clean.model. Either this or --vocab_file is needed.")
+        "SentencePiece model, for instance 30k-clean.model. If it records casing and accents, the "
+        "records follow it. Either this or --vocab_file is needed.")
     vocab_file: str | None = option(None, path="file", help=
-        "WordPiece vocabulary, one token per line. Not used if there is a --spm_model_file.")
+        "WordPiece vocabulary, one piece per line. Not used if there is a --spm_model_file.")
 
 
 class Selection(Options, heading="Choice of documents"):
@@ -960,10 +961,10 @@ class Instances(NGrams, heading="Pairs and masks"):
         "Also shuffle as many tokens as are masked, and predict them. The masked_lm_* features get "
         "twice as long: give run_pretraining.py twice this --max_predictions_per_seq.")
     random_next_sentence: bool = option(False, read_by="sentence_pairs=order,next", help=
-        "Make records for BERT's next-sentence task: the second segment of a negative is from a "
-        "random document. If false, for ALBERT's sentence order: the two segments of a negative "
-        "are swapped. next_sentence_labels is 0 for segments in order and 1 for negatives. A text "
-        "of a single sentence gets a random second segment and the label 1 either way.")
+        "Make records for BERT's next-sentence task: the second segment of a pair with the label 1 "
+        "is from a random document. If false, for ALBERT's sentence order: the segments of a pair "
+        "with the label 1 are swapped. Pairs in order have the label 0. A text of a single "
+        "sentence gets a random second segment and the label 1 either way.")
     # two tokens are the shortest target of a short sequence
     max_seq_length: int = option(512, low=SHORTEST, high=_LONGEST, help=
         "Maximum number of tokens per instance, with [CLS] and both [SEP]; shorter instances are "
@@ -981,9 +982,9 @@ class Instances(NGrams, heading="Pairs and masks"):
     short_seq_prob: float = option(0.1, low=0, high=1, help=
         "Probability, per document and pass, of instances shorter than --max_seq_length.")
     sentence_pairs: str = option("order", choices=SENTENCE_PAIRS, help=
-        "The segments of an instance. order: two, in order or swapped, the default. next: as with "
-        "--random_next_sentence. none: one, and no next_sentence_labels, for short texts and text "
-        "without sentences; train with run_pretraining.py --sentence_loss_weight=0.")
+        "The segments of an instance. order: two, in order or swapped. next: as with "
+        "--random_next_sentence. none: one, and no label, for short texts and text without "
+        "sentences; train with run_pretraining.py --sentence_loss_weight=0.")
     max_line_length: int = option(0, low=2, high=_LONGEST, or_zero=True, help=
         "Cut lines (or sentences) with more tokens than this into parts, which are then treated "
         "like lines: for text without ends of sentences. 0 cuts none; with --sentence_pairs=none, "
