@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 r"""Fine-tunes, evaluates and predicts on GLUE tasks, or your own texts or words with labels.
 
-python run_classifier.py \
-  --data_dir=glue --task_name=SST-2 --output_dir=sst-2 --albert_config_file=albert_config.json \
-  --spm_model_file=30k-clean.model --init_checkpoint=albert_base --do_train --do_eval --do_predict \
-  --max_seq_length=128 --train_step=2000 --warmup_step=200 --learning_rate=1e-5
+python run_classifier.py --data_dir=glue --task_name=SST-2 --output_dir=output/sst-2 \
+  --init_checkpoint=albert_base --do_train --do_eval --do_predict --max_seq_length=128 \
+  --train_step=2000 --warmup_step=200 --learning_rate=1e-5
 """
 
 from albert_tf import options

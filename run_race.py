@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""Fine-tunes, evaluates and predicts on RACE, questions with four answers about a passage.
+r"""Fine-tunes, evaluates and predicts on RACE, or on your own questions with options.
 
-python run_race.py \
-  --data_dir=data --output_dir=output/race --albert_config_file=albert_config.json \
-  --spm_model_file=30k-clean.model --init_checkpoint=albert_base --do_train --do_eval --do_predict \
-  --max_seq_length=512 --max_qa_length=128 --train_step=12000 --warmup_step=1000 \
-  --learning_rate=1e-5
+python run_race.py --data_dir=data --output_dir=output/race --init_checkpoint=albert_base \
+  --do_train --do_eval --do_predict --max_seq_length=512 --max_qa_length=128 \
+  --train_step=12000 --warmup_step=1000 --learning_rate=1e-5
 """
 
 from albert_tf import options

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 r"""Fine-tunes, evaluates and predicts on SQuAD 1.1 and 2.0, or on your own questions.
 
-python run_squad.py \
-  --albert_config_file=albert_config.json --spm_model_file=30k-clean.model \
-  --init_checkpoint=albert_base --train_file=train-v2.0.json --predict_file=dev-v2.0.json \
-  --output_dir=output/squad --do_train --do_predict --train_batch_size=48 --learning_rate=5e-5 \
-  --num_train_epochs=2 --warmup_proportion=0.1 --save_checkpoints_steps=1000
+python run_squad.py --init_checkpoint=albert_base --output_dir=output/squad \
+  --train_file=train-v2.0.json --predict_file=dev-v2.0.json --do_train --do_predict \
+  --train_batch_size=48 --learning_rate=5e-5 --num_train_epochs=2 --warmup_proportion=0.1 \
+  --save_checkpoints_steps=1000
 """
 
 import sys

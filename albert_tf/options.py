@@ -152,7 +152,7 @@ _NAMES_HERE = {
 }
 KINDS: dict[str, type] = {}  # option of any group -> type of its value, without None
 OF_TRAINING: set[str] = set()  # options that only a training reads
-UNSET: dict = {}  # option that a record decides -> the value that it does not write: None or False
+UNSET: dict = {}  # option that run.json decides -> the value that is not written: None or False
 _CLOSE = 0.8  # similarity of words of a name and of a misspelt one
 _SMALLEST_VOCABULARY = 5 + len(SPM_SYMBOLS) + 1  # with the special pieces, and a space
 
@@ -188,13 +188,14 @@ def option(
             unknown, holds. A typed option that is not read is an error, or only noted if the
             condition begins with ~: for flags of the original, and of a training whose command is
             typed again to evaluate.
-        on_record: str, how the option stands to what the source of the weights and the record of a
-            run say. `equal`: it is as they say, and another typed value is an error; `follow`: it
-            is as they say unless it is typed; `start`: a resumed run keeps it from its start;
-            `free`: they do not matter. By default as its group says, or `free`.
-        fits: (str, int), what it must fit: the name of a size of the model or of another option,
-            and how many tokens of that are for something else. A default becomes a size of the
-            model that is smaller, and it shrinks in proportion to an option that it shares.
+        on_record: str, what run.json of the run and the source of the weights decide. `equal`: the
+            value is theirs, and another typed value is an error; `follow`: the value is theirs
+            unless one is typed; `start`: a resumed run keeps the value of its start; `free`: they
+            do not matter. By default as its group says, or `free`.
+        fits: (str, int), what it must fit into: the name of a size of the model or of another
+            option, and how many tokens of that are for something else. A default that is larger
+            than the size of the model becomes that size. If the other option has become smaller so,
+            a default that leaves tokens to something else shrinks in proportion.
     """
     limits = {"at least": low, "at most": high, "above": above, "below": below}
     metadata = {
@@ -386,8 +387,10 @@ class Optimizer(Options, heading="Optimizer", read_by="~do_train"):
     weight_decay_rate: float = option(0.01, low=0, help=
         "Weight decay of matrices; it is multiplied by the learning rate.")
     beta_1: float = option(0.9, "Decay rate of the mean of the gradients.", low=0, below=1)
-    beta_2: float = option(0.999, "Decay rate of the mean of their squares.", low=0, below=1)
-    epsilon: float = option(1e-6, "Added to the root of the mean of squares.", above=0)
+    beta_2: float = option(0.999, low=0, below=1, help=
+        "Decay rate of the mean of the squared gradients.")
+    epsilon: float = option(1e-6, above=0, help=
+        "Added to the root of the mean of the squared gradients.")
     momentum: float = option(0.95, low=0, below=1, read_by="~do_train optimizer=muon", help=
         "With --optimizer=muon: decay rate of the sum of the gradients of matrices.")
 
@@ -430,8 +433,9 @@ class Memory(Options, heading="Memory and speed"):
         "Compute the activations of each block again in the backward pass: less memory, more time.")
     length_buckets: list | None = option(None, read_by="~do_train", on_record="equal", help=
         "Comma-separated lengths of batches, such as 64,128,256. Sequences of similar length are "
-        "batched together and padded to the next of these lengths. By default, batches of "
-        "pre-training have --max_seq_length, those of fine-tuning the length of their longest.")
+        "batched together and padded to the next of these lengths. By default, a batch of "
+        "pre-training has the length --max_seq_length, one of fine-tuning that of its longest "
+        "sequence.")
     profile_steps: str | None = option(None, read_by="~do_train", help=
         "Updates to profile for TensorBoard, first:last, such as 100:110; none by default.")
 
@@ -519,8 +523,8 @@ class FineTunedModel(Options, heading="Model and text"):
         "WordPiece vocabulary, for models without a SentencePiece model.")
     ensemble_dirs: list = option((), path="directory",
         read_by="!do_train !export_dir task_name!=multi_label", help=
-        "Comma-separated directories of trained runs, instead of --init_checkpoint, that are "
-        "evaluated or predict together: their outputs are averaged.")
+        "Comma-separated directories of runs to evaluate or predict with together, instead of "
+        "--init_checkpoint: their outputs are averaged.")
     init_checkpoint: str | None = option(None, path="checkpoint",
         read_by="~!ensemble_dirs", on_record="start", help=
         "Encoder weights to start from: a prefix, its .index file, a directory, model.safetensors "
@@ -551,8 +555,8 @@ class FineTuningUpdates(Options, heading="Training and evaluation"):
     predict_batch_size: int = option(8, "Examples per prediction batch.", low=1,
         read_by="~do_predict")
     shuffle_buffer_size: int = option(WINDOW, low=1, high=LARGEST_WINDOW, read_by="~do_train", help=
-        "Number of examples that are shuffled together. If a larger file is sorted by label, use "
-        "more, up to the size of the file. 1 keeps the order.")
+        "Number of examples that are shuffled together. If a larger file is sorted by label, give "
+        "more, up to the number of its examples. 1 keeps the order.")
     learning_rate: float = option(5e-5, "Peak learning rate.", low=0, read_by="~do_train")
     optimizer: str = option("adamw", "Optimizer.", choices=OPTIMIZERS,
         read_by="~do_train", on_record="equal")
@@ -561,8 +565,9 @@ class FineTuningUpdates(Options, heading="Training and evaluation"):
         "balanced, which makes all classes equally important, or a number for each class, "
         "separated by commas, in the order of the classes.")
     best_metric: str | None = option(None, on_record="follow", help=
-        "The metric in eval_results.txt that chooses the best checkpoint, such as macro_f1; of a "
-        "loss, the lowest is best. By default as the table in docs/finetuning.md says.")
+        "The metric in eval_results.txt that chooses the best checkpoint, such as macro_f1: the "
+        "lowest loss is best, the highest value of another metric. By default as the table in "
+        "docs/finetuning.md says.")
 
 
 class FineTuningSteps(Options, heading="Training and evaluation"):
@@ -638,9 +643,9 @@ class ClassifierData(Options, heading="Task and data"):
     text_pair_column: str | None = option(None, "tsv: column of a second text.",
         read_by=_OF_TEXTS, on_record="equal")
     label_column: str | None = option(None, read_by=f"{_OF_TEXTS},ner", on_record="follow", help=
-        "tsv: column of the label. ner: the same; by default the last.")
+        "tsv: column of the label. ner: column of the labels; by default the last.")
     delimiter: str | None = option(None, read_by=_OF_TEXTS, on_record="follow", help=
-        "tsv: the character between columns, such as ; or tab; by default it is recognised.")
+        "tsv: the character between columns, such as ';' or 'tab'. By default it is recognised.")
     header: bool | None = option(None, read_by=_OF_TEXTS, on_record="follow", help=
         "tsv: whether the first line names the columns. By default it does if a column is given by "
         "name, or if it numbers the columns.")
@@ -652,9 +657,9 @@ class ClassifierData(Options, heading="Task and data"):
         "tsv: the labels are numbers to predict, of one column or of several, separated by commas.",
         read_by="task_name=tsv", on_record="equal")
     multi_label: bool = option(False, read_by=_OF_TEXTS, on_record="equal", help=
-        "tsv: a text can have several labels. They stand in --label_column, separated by |, ; or , "
-        "or as a list; or --label_column names a column of 0 and 1 for each label, separated by "
-        "commas.")
+        "tsv: a text can have several labels. --label_column names a column with all of them, "
+        "separated by '|', ';' or ',' or as a list; or, with commas between the names, a column of "
+        "0 and 1 for each label.")
     long_texts: str = option("head", choices=LONG_TEXTS, read_by=_OF_TEXTS, on_record="equal", help=
         "tsv: what is read of texts longer than --max_seq_length. head: the beginning; head_tail: "
         "the beginning and the end; windows: up to --max_windows parts, one after another, whose "
@@ -671,7 +676,7 @@ class ClassifierData(Options, heading="Task and data"):
 
     def __post_init__(self):
         super().__post_init__()
-        if self.task_name:  # otherwise it comes from the run's record
+        if self.task_name:  # otherwise it comes from run.json
             check_task_name(self.task_name)
 
 
@@ -920,9 +925,10 @@ class CorpusVocabulary(Options, heading="Vocabulary"):
     """The vocabulary of the records."""
 
     spm_model_file: str | None = option(None, path="file", help=
-        "SentencePiece model, for instance 30k-clean.model. Either this or --vocab_file is needed.")
+        "SentencePiece model, for instance 30k-clean.model. If it records casing and accents, the "
+        "records follow it. Either this or --vocab_file is needed.")
     vocab_file: str | None = option(None, path="file", help=
-        "WordPiece vocabulary, one token per line. Not used if there is a --spm_model_file.")
+        "WordPiece vocabulary, one piece per line. Not used if there is a --spm_model_file.")
 
 
 class Selection(Options, heading="Choice of documents"):
@@ -955,10 +961,10 @@ class Instances(NGrams, heading="Pairs and masks"):
         "Also shuffle as many tokens as are masked, and predict them. The masked_lm_* features get "
         "twice as long: give run_pretraining.py twice this --max_predictions_per_seq.")
     random_next_sentence: bool = option(False, read_by="sentence_pairs=order,next", help=
-        "The sentence-level task. False: sentence order (ALBERT), negatives are the two segments "
-        "swapped. True: next sentence (BERT), the second segment of negatives is from a random "
-        "document. In the records, next_sentence_labels is 0 for segments in order, 1 for others. "
-        "A text of a single sentence gets a random second segment, label 1, either way.")
+        "Make records for BERT's next-sentence task: the second segment of a pair with the label 1 "
+        "is from a random document. If false, for ALBERT's sentence order: the segments of a pair "
+        "with the label 1 are swapped. Pairs in order have the label 0. A text of a single "
+        "sentence gets a random second segment and the label 1 either way.")
     # two tokens are the shortest target of a short sequence
     max_seq_length: int = option(512, low=SHORTEST, high=_LONGEST, help=
         "Maximum number of tokens per instance, with [CLS] and both [SEP]; shorter instances are "
@@ -976,9 +982,9 @@ class Instances(NGrams, heading="Pairs and masks"):
     short_seq_prob: float = option(0.1, low=0, high=1, help=
         "Probability, per document and pass, of instances shorter than --max_seq_length.")
     sentence_pairs: str = option("order", choices=SENTENCE_PAIRS, help=
-        "The segments of an instance. order: two, in order or swapped, the default. next: as with "
-        "--random_next_sentence. none: one, and no next_sentence_labels, for short texts and text "
-        "without sentences; train with run_pretraining.py --sentence_loss_weight=0.")
+        "The segments of an instance. order: two, in order or swapped. next: as with "
+        "--random_next_sentence. none: one, and no label, for short texts and text without "
+        "sentences; train with run_pretraining.py --sentence_loss_weight=0.")
     max_line_length: int = option(0, low=2, high=_LONGEST, or_zero=True, help=
         "Cut lines (or sentences) with more tokens than this into parts, which are then treated "
         "like lines: for text without ends of sentences. 0 cuts none; with --sentence_pairs=none, "
@@ -1143,9 +1149,10 @@ class CheckpointExport(ExportedModel, heading="Flags"):
         "For --export_format=hf: type of the weights in the file. fp16 halves it; albert_tf still "
         "computes in float32.")
     new_vocabulary: str | None = option(None, path="file", help=
-        "SentencePiece model, or vocab.txt if the model has one, to train on with: pieces that the "
-        "model knows keep their embeddings, new ones start from the mean of their parts, others "
-        "are dropped. It is written with the model.")
+        "Another vocabulary for the model, to go on training with: a SentencePiece model, or "
+        "vocab.txt if the model has one. Pieces that the model knows keep their embeddings, new "
+        "ones start from the mean of their parts, and others are dropped. The vocabulary is "
+        "written with the model.")
 
 
 class HubExport(ExportedModel, heading="Flags"):
@@ -1192,19 +1199,19 @@ class Examples(Options, heading="Examples and predictions"):
     input_file: str | None = option(None, path="file", read_by=_FROM_FILE, help=
         "File with an example on each line; by default standard input, if no text is given.")
     delimiter: str | None = option(None, read_by=_FROM_FILE, help=
-        "The character between columns, such as ; or tab; by default it is recognised.")
+        "The character between columns, such as ';' or 'tab'. By default it is recognised.")
     header: bool | None = option(None, read_by=_FROM_FILE, help=
-        "The first line names the columns. By default this is assumed if it names all inputs of "
+        "Whether the first line names the columns. By default it does if it names all inputs of "
         "the model.")
     text_column: str | None = option(None, read_by=_FROM_FILE, help=
-        "Column of --input_file with the texts, a name in its first line or a number from 0; by "
-        "default that of the training, if the file has it. Then other columns are not copied to "
-        "the predictions.")
+        "Column of --input_file with the texts: a name in its first line or a number from 0. By "
+        "default that of the training, if the file has it. If it is given, other columns are not "
+        "copied to the predictions.")
     text_pair_column: str | None = option(None, read_by=f"text_column {_FROM_FILE}", help=
         "Column with the second texts.")
     id_column: str | None = option(None, read_by=_FROM_FILE, help=
-        "Column that is copied to the predictions as `id`, if the text has another column than "
-        "`text`.")
+        "Column that is copied to the predictions as `id`. Without flags for columns, all other "
+        "columns are copied.")
     output_file: str | None = option(None, path="output file", help=
         "File for the predictions; by default standard output.")
     fill_mask: list | None = option(None, repeated=True,
@@ -1221,9 +1228,10 @@ class Examples(Options, heading="Examples and predictions"):
     method: str = option(SCORE_METHODS[0], choices=SCORE_METHODS, read_by="score", help=_METHOD)
     embeddings: list = option((), choices=EMBEDDINGS, repeated=True,
         read_by="!fill_mask !sentence_order !score", help=
-        "Print the encoder's output instead of predictions, for each text, each token, or both. "
-        "RACE gives a list with an entry for each option, SQuAD for each window of the context. "
-        "--model only gives pooled_output, of text and text_pair.")
+        "Print the encoder's output instead of predictions: for each text (pooled_output), for "
+        "each token (sequence_output), or both. RACE gives a list with an entry for each option, "
+        "SQuAD for each window of the context. --model only gives pooled_output, of text and "
+        "text_pair.")
     predict_batch_size: int = option(8, "Number of examples that are computed together.", low=1)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decides what a command means: from typed flags, the source of its weights and a run's record.
+"""Decides what a command means: from typed flags, the source of its weights and run.json.
 
 The result is one frozen value, in which each setting has an origin. The rules are columns of the
 options (`options.option`), and a mistake is one of three sentences: an option *does nothing*,
@@ -141,7 +141,7 @@ def resolve(
     Args:
         rows: mapping of name -> Row.
         typed: mapping of name -> value, of options that the user gave.
-        facts: mapping of name -> Fact or None; None while source and record are not known.
+        facts: mapping of name -> Fact or None; None while source and run.json are not known.
         key: callable, (name, value) -> what is compared with the key of a Fact; by default the
             value.
         shown: callable, `as_flag` or `as_argument`.
@@ -155,7 +155,7 @@ def resolve(
         UserError: an option does nothing, contradicts a file or is missing.
     """
     known = {name: fact for name, fact in (facts or {}).items() if fact and name in rows}
-    # An empty path of what a source tells, as of an unset variable, is not given.
+    # An empty path, as of an unset variable of the shell, is not given if a source tells the path.
     typed = {
         name: value
         for name, value in typed.items()
@@ -210,7 +210,7 @@ def fitted(resolved, config=None, path=None):
         (Resolved, list of str: the defaults that are replaced).
 
     Raises:
-        UserError: another value does not fit.
+        UserError: a value that is not a default does not fit.
     """
     settings, replaced = dict(resolved.settings), []
     rows = {name: row for name, row in resolved.rows.items() if row.columns["fits"]}

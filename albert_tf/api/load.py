@@ -150,9 +150,9 @@ def _text_input(settings, config, found, shown):
 
 
 def _facts_on_task(facts, checkpoint, shapes, typed):
-    """What head and record say of the task: dict of name -> resolve.Fact or None.
+    """What the head and run.json say of the task: dict of name -> resolve.Fact or None.
 
-    Without a record the caller decides, also where `config.json` of transformers names the labels.
+    Without run.json the caller decides, even if `config.json` of transformers names the labels.
     """
     if any(version.variable in shapes for version in squad.VERSIONS):
         names = {"task_name": squad.SquadTask.name, "labels": None}

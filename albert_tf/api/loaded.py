@@ -316,7 +316,7 @@ class Loaded:
         Returns:
             dict for inputs of type str, list of dicts for lists.
             Classification: `label` and `probabilities` by label; regression: `predictions`, the
-            score; named entities: `words`, `labels` and `scores`; RACE: `label` (A to D) and
+            score; named entities: `words`, `labels` and `scores`; RACE: `label` (A, B, ...) and
             `probabilities` by letter; SQuAD: `answer` ("" for none), `probability` (its share among
             the best answers to the question), and in version 2 `no_answer_score`, which is high if
             there is no answer.

@@ -9,7 +9,8 @@ from albert_tf.text import sequences
 from albert_tf.text.tokenization import WORD_START
 
 MASK = "[MASK]"
-_STAND_INS = (".", ",", "a", "1", "(")  # for it: some form pieces with what follows
+# In place of [MASK], to split what follows: the first that forms no piece with it is taken.
+_STAND_INS = (".", ",", "a", "1", "(")
 
 
 def features(tokenizer, texts, max_length, lengths):

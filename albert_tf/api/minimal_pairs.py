@@ -114,7 +114,7 @@ def read(paths, pairs_per_paradigm=0):
             if uid not in paradigms:
                 names = {"UID": uid} | {key: str(values.get(key) or "") for key in GROUPS.values()}
                 for key, text in names.items():
-                    if text.splitlines() not in ([], [text]):  # names of columns and of curves
+                    if text.splitlines() not in ([], [text]):  # they are names in a table
                         raise UserError(f"{places[0]}: {key} has a line end: {text!r:.80}")
                     json_file.field(names, key, str, places[0])
                 paradigms[uid] = Paradigm(*names.values())

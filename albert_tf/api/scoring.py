@@ -52,7 +52,7 @@ def pieces_of(tokenizer, texts, max_length, places=None):
     Args:
         tokenizer: FullTokenizer.
         texts: list of n str. Special tokens in them are text.
-        max_length: int, longest sequence in pieces, [CLS] and [SEP] included.
+        max_length: int, longest sequence in tokens, [CLS] and [SEP] included.
         places: list of n str, where the texts are, for messages; by default their numbers.
 
     Returns:

@@ -31,7 +31,7 @@ _OF_TRAINING = {"hidden_dropout_prob", "attention_probs_dropout_prob", "initiali
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """A checkpoint and the directory with its config, vocabulary and record.
+    """A checkpoint and the directory with its config, vocabulary and run.json.
 
     Attributes:
         directory: str.
@@ -94,7 +94,7 @@ class Source:
         return None
 
     def find_vocabulary(self, recorded):
-        """Path of the run_directory.Vocabulary of a record; None if it is gone or changed."""
+        """Path of a run_directory.Vocabulary; None if the file is gone or changed."""
         if recorded.is_file(recorded.path):
             return recorded.path
         path = self.vocabulary_file()
@@ -107,7 +107,7 @@ class Source:
             yield sorted(files.matches_in(folder, pattern))
 
     def recorded(self, name):
-        """Value of one of TEXT_FLAGS in the record of the training; None if unknown."""
+        """Value of one of TEXT_FLAGS in run.json of the training; None if unknown."""
         return self.settings.text.get(name) if self.settings else None
 
     def casing(self, name):
@@ -317,7 +317,7 @@ def _architecture(config):
 
 
 def config_of(settings, found, shown=as_flag):
-    """The config of a command's model, which has to be that of the record.
+    """The config of a command's model, which has to be that of run.json.
 
     Args:
         settings: resolve.Resolved.

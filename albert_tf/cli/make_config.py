@@ -31,7 +31,7 @@ def config_of(size, vocab_size, max_position_embeddings):
     Args:
         size: str, a key of options.SIZES.
         vocab_size: int, number of pieces.
-        max_position_embeddings: int, longest sequence in pieces.
+        max_position_embeddings: int, longest sequence in tokens.
 
     Returns:
         AlbertConfig.

@@ -5,7 +5,7 @@ python minimal_pairs.py --model=output --input_file='blimp/*.jsonl' --output_fil
 python minimal_pairs.py --model=output --input_file='blimp/*.jsonl' --pairs_per_paradigm=100
 python minimal_pairs.py --model=albert_base --input_file=my-pairs.tsv
 
-A sentence's score is the sum of the log-probabilities of its pieces, each masked in turn. The
+A sentence's score is the sum of the log-probabilities of its tokens, each masked in turn. The
 command prints the accuracy of each paradigm, phenomenon and field and of all pairs, with standard
 errors, in percent; a tie counts half. Chance is 50. With --output_file, the same command resumes a
 stopped run. Once the project is installed, `albert-minimal-pairs` is the same command.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The model of a command: its settings, config and text, from flags, source and record."""
+"""The model of a command: its settings, config and text, from flags, source and run.json."""
 
 import contextlib
 import os

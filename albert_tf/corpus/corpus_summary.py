@@ -98,7 +98,7 @@ class Summary:
 
     def __str__(self):
         lines = [self._page(), *map(_WARNING.format, self._on_text())]
-        if self.held_out:  # whose counts of the text read are the same
+        if self.held_out:  # of the same text, whose warnings are printed above
             lines += ["held out:", self.held_out._page()]
         return "\n".join(lines)
 

@@ -15,7 +15,7 @@ import numpy as np
 IN_ORDER, SWAPPED, RANDOM_DOCUMENT, ONE_SEGMENT = range(4)
 _TRIES_FOR_OTHER_DOCUMENT = 10
 _PAIRS_TOGETHER = 1 << 16
-_DOCUMENTS_KEPT = 64  # whose long sentences were cut
+_DOCUMENTS_KEPT = 64  # documents whose long sentences were cut, in memory
 
 
 def block_pairs(corpus, documents, settings, rng):

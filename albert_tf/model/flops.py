@@ -12,7 +12,7 @@ def forward_flops(config, batch_size, length, predictions=0):
     Args:
         config: AlbertConfig.
         batch_size: int, number of sequences (four for each question of RACE).
-        length: int, length of a sequence in pieces, with its padding.
+        length: int, length of a sequence in tokens, with its padding.
         predictions: int, number of masked pieces per sequence that the masked-LM head predicts.
             The last block computes only these and the first; without predictions, it computes all.
 

@@ -104,7 +104,7 @@ class Texts:
 
     Args:
         tokenizer: GraphTokenizer.
-        max_seq_length: int, longest sequence in pieces.
+        max_seq_length: int, longest sequence in tokens.
 
     Attributes:
         signature: dict of name -> tf.TensorSpec, the inputs.
@@ -126,7 +126,7 @@ class SentencePairs(Texts):
 
     Args:
         tokenizer: GraphTokenizer.
-        max_seq_length: int, longest sequence in pieces.
+        max_seq_length: int, longest sequence in tokens.
         has_pair: bool, whether there is a `text_pair`.
         keeps_ends: bool, whether a long text loses its middle, and not its end.
     """
@@ -171,7 +171,7 @@ class TextWindows(Texts):
 
     Args:
         tokenizer: GraphTokenizer.
-        max_seq_length: int, longest sequence in pieces.
+        max_seq_length: int, longest sequence in tokens.
         windows: int, W.
     """
 
@@ -200,8 +200,8 @@ class Choices(Texts):
 
     Args:
         tokenizer: GraphTokenizer.
-        max_seq_length: int, longest sequence in pieces.
-        max_qa_length: int, longest question with option in pieces; the last pieces are kept.
+        max_seq_length: int, longest sequence in tokens.
+        max_qa_length: int, longest question with option in tokens; the last tokens are kept.
         choices: int, number of options.
     """
 
@@ -284,7 +284,7 @@ class WordLists(Texts):
 
     Args:
         tokenizer: GraphTokenizer.
-        max_seq_length: int, longest sequence in pieces.
+        max_seq_length: int, longest sequence in tokens.
         unknown_id: int, piece for words that have none.
     """
 

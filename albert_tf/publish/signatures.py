@@ -268,7 +268,7 @@ class SquadFunctions(ServedFunctions):
         model: heads.SquadV1Model (without predicted_length) or heads.SquadV2Model.
         texts: graph_inputs.Paragraphs.
         n_best_size: int, starts and ends of a window in version 1; version 2 has the model's beams.
-        max_answer_length: int, in pieces.
+        max_answer_length: int, in tokens.
         null_threshold: float or None; questions whose no-answer logit is not below it get "".
         no_window_score: float, the no-answer logit of a context without a piece.
     """

@@ -83,7 +83,7 @@ class Task:
         schema: dict from feature name to FeatureSpec, of the records.
         inputs: tuple of str, the features that the model reads.
         choices: int, sequences of a row of features.
-        windows: int, how many of them one text may fill.
+        windows: int, how many sequences one text may fill.
         classified: str, the things that get a label, for messages.
         objective: objectives.Objective, the loss and the metrics of training.
         key_metric: str, the metric that chooses the best checkpoint; larger is better, except for
@@ -480,12 +480,13 @@ class DataSet:
 
 
 def collapsed(what, found, gold=()):
-    """A warning that a model gives all examples the same, as one that has not learnt does; or None.
+    """A warning that a model predicts the same for all examples: str, or None.
 
     Args:
         what: str, what the examples get, for the message.
         found: list of str, the predictions.
-        gold: list of what is right, which may be the same for all too; empty if it is unknown.
+        gold: list of the right answers; there is no warning if these are all the same too. Empty if
+            they are unknown.
     """
     if len(found) < 2 or len({*found}) > 1 or (gold and len({*gold}) < 2):
         return None

@@ -6,7 +6,7 @@ import numpy as np
 from albert_tf.options import NUM_SPECIALS_OF_ONE
 from albert_tf.text.tokenization import UNKNOWN
 
-_LENGTH = "length "  # with a number of pieces: key of counts
+_LENGTH = "length "  # with a number of tokens: key of counts
 _LEFT_OUT = ("left_out", "other_labels", "comments", "skipped")  # keys of counts
 _RARE = 0.05  # a class with a smaller share is rare
 
@@ -47,7 +47,7 @@ def add_texts(counts, texts):
 
 
 def add_lengths(counts, lengths):
-    """Counts sequences by their length before they are cut: an iterable of int, in pieces."""
+    """Counts sequences by their length before they are cut: an iterable of int, in tokens."""
     counts.update(f"{_LENGTH}{length}" for length in lengths)
 
 

@@ -363,7 +363,7 @@ def _rejected(table):
 
 
 def _doubts(task, labels, given):
-    """Yields sentences on labels that may be one, none, several or numbers."""
+    """Yields warnings of labels that may be two spellings of one, missing, joined, or numbers."""
     counts = collections.Counter(given)
     spelt = collections.defaultdict(list)
     for label in labels:
@@ -545,10 +545,10 @@ def read_rows(task, data_dir, split):
 
 
 def _shares_header(task, data_dir, split):
-    """Whether a file begins with a header, which has no names that flags give.
+    """Whether the first row is a header, for columns that flags give by number.
 
-    Another split begins with the same text then, and goes on otherwise, and where there are labels,
-    no other row has that of the header, unless the header is a word or a number above texts.
+    It is one if another split begins with the same row and goes on with another, and if its label
+    is that of no other row, unless it has a word or a number above texts.
     """
     if tables.names_in(task.text):
         return False  # the names tell
@@ -559,8 +559,9 @@ def _shares_header(task, data_dir, split):
             start = tables.first_lines(unpacking.lines(path))
             table = tables.open_table(path, task.text, start=start, **given)
             rows = [[*map(str.strip, row.cells)] for row in table.rows if row.cells]
-            is_header = _kind_of_first_row(task, rows) != "example" or _is_apart(task, rows)
-            if len(rows) > 1 and is_header:
+            if len(rows) > 1 and (
+                _kind_of_first_row(task, rows) != "example" or _is_apart(task, rows)
+            ):
                 texts[other] = [[row[n] for n in task.text if n < len(row)] for row in rows[:2]]
     ours = texts.pop(split, None)
     return any(ours and ours[0] == rows[0] and ours[1] != rows[1] for rows in texts.values())
@@ -589,8 +590,8 @@ def _is_apart(task, rows):
 def _check_no_header(task, table, split):
     """Raises UserError if a file alone may begin with a header, which would be an example.
 
-    A row of different numbers above texts numbers columns, of which some were dropped. In a test
-    file, it may also have words. Without labels that show it, there is a warning then.
+    Its numbers may number columns, some of which were dropped. In a test file, it may also have
+    words; if no labels show that it is a header, there is only a warning then.
     """
     rows = [row.cells for row in table.rows if any(row.cells)]
     kind = _kind_of_first_row(task, rows)
@@ -611,8 +612,9 @@ def _check_no_header(task, table, split):
 def _check_texts(task, table):
     """Raises UserError if a column holds no texts: it counts the rows, is empty, or has lists.
 
-    Some numbers may be missing, as after rows of pandas were dropped. A seldom separator may also
-    stand in a label, as in `DESC:manner How did it happen?`, whose second part would give it away.
+    Some numbers may be missing, because rows were dropped. A seldom separator may belong to the
+    label, as in `DESC:manner How did it happen?`: then all texts begin with a part of the label,
+    which the model would learn from.
     """
     is_seldom = table.form.separator not in ["", task.delimiter, *tables.SEPARATORS]
     for place, column in enumerate(task.text):

@@ -36,7 +36,7 @@ def data_set(settings, text):
     directories = data_dir, output_dir, settings.cached_dir or output_dir
     name = settings.task_name.lower()
     if name == OF_WORDS:
-        # The default, 0, stands for the column that is found; a record has it too.
+        # The default, 0, stands for the column that is found; run.json has it too.
         is_found = settings.text_column == "0" and not settings.typed("text_column")
         word = None if is_found else settings.text_column
         given = (tables.column_of(column or None) for column in (word, settings.label_column))

@@ -25,13 +25,13 @@ _CALL = re.compile(r"(?:\w+\.)?(?:array|[Tt]ensor|frozenset)\((\W.*?)(?:, \w+=.*
 ONES = {"1", "1.0", "1.", "True", "true", "TRUE"}
 BITS = {"0", "0.0", "0.", "False", "false", "FALSE"} | ONES
 STAND_INS = {"", "-1"}  # for the labels of test files
-# In small letters, perhaps none: those of pandas, databases and spreadsheets.
+# In small letters: labels that may stand for none, as of pandas, databases and spreadsheets.
 MISSING = {
     "nan", "-nan", "na", "#na", "n/a", "#n/a", "#nv", "<na>", "none", "nil", "null", "(null)",
     "\\n", "1.#ind", "-1.#ind", "1.#qnan", "-1.#qnan", "#n/a n/a", "-", "?",
 }  # fmt: skip
 _OF_R = re.compile(r"c\(([\"'].*)\)", re.DOTALL)
-_EMPTY = {"", "()", "set()", "nan", "None", "null"}  # certainly none, next to lists
+_EMPTY = {"", "()", "set()", "nan", "None", "null"}  # cells without a label, in a column of lists
 
 
 class Form(NamedTuple):
@@ -139,7 +139,7 @@ def _lists(cells, separator):
 
 
 def only_ones(cells):
-    """The labels of cells that hold lists of one label each, or else the cells: list of str.
+    """The labels of cells, if all cells hold lists of one label; else the cells: list of str.
 
     Args:
         cells: list of str.

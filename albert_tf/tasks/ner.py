@@ -32,7 +32,7 @@ from albert_tf.training.splits_and_results import Split
 
 # Endings of files, in order of preference; two of one group are an error.
 ENDINGS = ((".conll", ".txt"), (".conllu", ".iob2", ".bio"), (".tsv", ".csv", ".jsonl", ".json"))
-OF_WORDS_ALONE = (".conll", *ENDINGS[1])  # of no files of texts
+OF_WORDS_ALONE = (".conll", *ENDINGS[1])  # no file of texts has these endings
 DOCUMENT_START = "-DOCSTART-"
 # Usual keys of JSON objects, and names of columns.
 WORD_NAMES = ("tokens", "words", "token", "word", "form")
@@ -241,8 +241,8 @@ def _lines(path, columns):
 def _unquoted(lines):
     """Lines without the quotes around their cells, if these are written as pandas writes them.
 
-    Then a cell with a quote stands in quotes and has doubled ones, or all cells stand in quotes. A
-    word that is a quote, or has one, is written differently elsewhere.
+    pandas puts cells with a quote, or all cells, in quotes, and doubles the quotes inside. In other
+    files, quotes belong to the words.
     """
     cells = [cell for line in lines for cell in line.split("\t") if cell]
     quoted = {cell for cell in cells if '"' in cell}
@@ -278,7 +278,7 @@ def _keys(header, columns):
 
 
 def _of_objects(table, columns):
-    """(place, [word, label]) of each word of lists, and no cells after each sentence."""
+    """Yields (place, [word, label]) of each word in the lists, and (place, ()) after a sentence."""
     names = _keys(table.header, columns)
     missing = [n for n, found in zip(columns, names, strict=True) if n is not None and not found]
     if missing or not names[0]:
@@ -405,7 +405,7 @@ def _comments(lines, filled, labels):
             return False
         if outside := {"O", "o"} & labels:
             return not tag_schemes.are_of_spans(outside | {cells[-1]})
-        # A tag that only words with # have: it recurs, or the word is not the first of a sentence.
+        # A tag that only words with # have is one if it recurs or stands within a sentence.
         is_inside = number > 1 and bool(lines[number - 2].strip())
         return not ("\t" in lines[number - 1] and (recurring[cells[-1]] > 1 or is_inside))
 
@@ -480,10 +480,10 @@ def _check_labels(sentences, columns, finds_labels):
 
 
 def _check_words(sentences):
-    """Raises UserError if a column that was recognised does not hold the words.
+    """Raises UserError if a column that was recognised does not seem to hold the words.
 
-    All words have a mark; or they are only numbers, also such as 1-2, or one thing in each
-    sentence, such as a file.
+    All its cells have a mark; or they are only numbers, also such as 1-2; or they are the same in
+    all lines of a sentence, such as the name of a file.
     """
     path, column = sentences.path, sentences.columns.word
     texts = [word.text for word in sentences.words]

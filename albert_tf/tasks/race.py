@@ -502,7 +502,7 @@ class RaceTask(base.Task):
 
     Args:
         text: TextInput.
-        max_qa_length: int, longest question with option in pieces.
+        max_qa_length: int, longest question with option in tokens.
         dropout_prob: float, of the pooled output.
         choices: int, options of a question; some may have fewer.
     """

@@ -208,9 +208,9 @@ def is_json(content, path):
 def _has_quoted_cells(content):
     """Whether tab-separated cells stand in quotes where they must, as pandas and Excel write them.
 
-    Then no other cell has a quote, and one in quotes needs them, or all texts have them. A tab or
-    line end in quotes makes lines too long or short: where there are none, sentences that somebody
-    says stand in several rows, and the quotes belong to them.
+    No other cell has a quote then, and the quotes stand around cells that need them, or around all
+    texts. If the lines have as many tabs as each other although there seem to be tabs or line ends
+    in quotes, these are the quotes of speech that goes over several rows.
     """
     if b'"' not in content:
         return False
@@ -360,7 +360,7 @@ def open_table(
         path: str.
         *any_of: sequences of columns, as of `Table.take`, of which the file has one; they tell the
             separator and the header. An empty one stands for a file without names, in which only
-            tabs separate columns, but for CSV.
+            tabs separate columns, unless it is CSV.
         lines: iterable of bytes, its lines; None to read the file.
         start: list of bytes, the first lines, which tell the separator and the header. Their quotes
             need not fit, and objects of JSON are not read.
@@ -433,7 +433,7 @@ def first_lines(lines, count=SAMPLE_LINES):
 
 
 def _with_index(first, table):
-    """The header of a table, with a name for the numbers of its rows, to which R gives none."""
+    """The header of a table, with "" in front if R wrote it: R does not name the row numbers."""
     filled = [cells for _, cells in table if cells]
     names = {cells[0] for cells in filled}
     are_numbers = len(names) == len(filled) and all(map(str.isdecimal, names))

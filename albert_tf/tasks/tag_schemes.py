@@ -85,7 +85,7 @@ def find(labels):
     """
     labels = {*labels}
     if not labels & {"O", "o"} and any(label[1:2] == ":" for label in labels):
-        return PLAIN  # as the errors M:NOUN and U:DET
+        return PLAIN  # plain tags such as M:NOUN and U:DET, kinds of errors
     others = [*(TYPE_FIRST if "O" in labels else ()), *(SMALL if "o" in labels else ())]
     for scheme in [*SCHEMES, *others]:
         if labels != {scheme.outside} and all(map(scheme.fits, labels)):

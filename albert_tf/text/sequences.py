@@ -22,7 +22,7 @@ def cut(first, second, max_length):
     Args:
         first: list of int.
         second: list of int, empty if there is only one text.
-        max_length: int, longest sequence in pieces.
+        max_length: int, longest sequence in tokens.
 
     Returns:
         (list of int, list of int).

@@ -362,7 +362,7 @@ class FullTokenizer:
         Args:
             texts: str or list of n str.
             pairs: None, or one second text for each text; "" for no second text.
-            max_length: int, longest sequence in pieces.
+            max_length: int, longest sequence in tokens.
             return_tensors: "tf" for tensors; None for numpy arrays.
 
         Returns:

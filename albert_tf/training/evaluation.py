@@ -190,9 +190,9 @@ class Evaluator:
     def evaluate_directory(self, timeout, given=None, newest_only=False):
         """Evaluates the checkpoints of the run that are not evaluated yet, and newer ones.
 
-        If a directory has a best checkpoint and no `best_trial.txt`, as RACE runs of the original,
-        the best checkpoint is evaluated first, and later ones must beat it. If the files or
-        settings differ from those of the run's results, these results stay as they are: only the
+        If a directory has a best checkpoint and no `best_trial.txt`, as RACE runs of the original
+        have it, the best checkpoint is evaluated first, and later ones must beat it. If the files
+        or settings differ from those of the run's results, these results stay as they are: only the
         best checkpoint is evaluated (with `newest_only` the newest; with a timeout, each new one).
 
         Args:

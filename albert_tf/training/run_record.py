@@ -53,7 +53,7 @@ def describe(run, input_files):
 def write(run, described):
     """Writes the settings of a training run, so that it can be inspected, repeated and exported.
 
-    A vocabulary that is no longer known stays that of the record of a resumed run.
+    If the vocabulary of a resumed run is no longer known, the one in run.json stays.
 
     Scripts can read `flags.txt` and `albert_config.json` again; `run.json` is for later commands,
     for people, and for the next start in the directory. Call this after the weights are known to
@@ -84,7 +84,7 @@ def write(run, described):
 
 
 def add_data(directory, report):
-    """Adds the report on the data, a dict for JSON, to the record of a run that has one."""
+    """Adds the report on the data, a dict for JSON, to run.json if there is one."""
     folder = RunDirectory(directory)
     if folder.settings:
         content = dataclasses.replace(folder.settings, data=report)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tasks a model is fine-tuned on: files, features, metrics and predictions of each."""
+"""SQuAD: questions, alignment, windows, answers and scores."""

@@ -126,9 +126,9 @@ def _normalized(char, clean_up):
 
 
 def composed_characters(text, clean_up):
-    """Like `normalized_characters`, but a letter and its marks give one character where there is.
+    """Like `normalized_characters`, but a letter and its marks give one character if there is one.
 
-    This is what SentencePiece makes of decomposed text; the marks give none then.
+    This is what SentencePiece makes of decomposed text. The marks themselves then give none.
     """
     found = []
     for match in _cluster().finditer(text):

@@ -114,7 +114,7 @@ def predict_v1(examples, features, runs, n_best_size, max_answer_length):
         features: features.Features of these examples.
         runs: list of dicts, one per run: start_logits and end_logits, float [F, T].
         n_best_size: int, starts and ends per window, and entries per question.
-        max_answer_length: int, in pieces.
+        max_answer_length: int, in tokens.
 
     Returns:
         Predictions.
@@ -140,7 +140,7 @@ def predict_v2(examples, features, runs, n_best_size, max_answer_length):
             end_top_index and end_top_log_probs [F, starts * ends], start-major, cls_logits float
             [F].
         n_best_size: int, entries per question.
-        max_answer_length: int, in pieces.
+        max_answer_length: int, in tokens.
 
     Returns:
         Predictions with null_odds: the lowest no-answer logit of the windows of the question,

@@ -43,9 +43,9 @@ class WindowSettings:
     """How questions and paragraphs are cut; names are those of the flags.
 
     Args:
-        max_seq_length: int, pieces of a sequence.
-        doc_stride: int, pieces from one window of a paragraph to the next.
-        max_query_length: int, longest question in pieces; the rest is cut off.
+        max_seq_length: int, tokens of a sequence.
+        doc_stride: int, tokens from one window of a paragraph to the next.
+        max_query_length: int, longest question in tokens; the rest is cut off.
     """
 
     max_seq_length: int = 384

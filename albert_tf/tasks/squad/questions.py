@@ -62,8 +62,9 @@ class SquadExample:
 def check_not_swapped(question, context, place=""):
     """Raises UserError if a question and its context seem to be given in the wrong order.
 
-    The longer question ends with no question mark then, nor with a gap, and either the context has
-    one or the question is as long as a paragraph and more than twice as long as the context.
+    The question is then the longer one, and ends neither with a question mark nor with a gap; and
+    either the context ends with a question mark, or the question is as long as a paragraph and more
+    than twice as long as the context.
 
     Args:
         question: str.

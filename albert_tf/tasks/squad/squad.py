@@ -26,7 +26,7 @@ from albert_tf.training.splits_and_results import Evaluation, RecordFiles, Split
 
 LABELS = ("start_positions", "end_positions", "is_impossible")
 THRESHOLD = "null_score_diff_threshold"
-_ANSWERS = {  # options of a training that later answers follow -> when they are read
+_ANSWERS = {  # options that choose answers, by default as in the training -> when they are read
     field.name: field.metadata["read_by"]
     for field in options_of(Squad)
     if field.metadata["on_record"] == "follow"
