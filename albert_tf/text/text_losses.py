@@ -151,10 +151,7 @@ class Losses:
                 counts[key] += number * times
         filled = [line for line in lines if line and not line.isspace()]
         counts["lines"] = len(filled)
-        counts["wrapped"] = sum(
-            before[-1:].isalpha() and after[:1].islower()
-            for before, after in itertools.pairwise(map(str.strip, lines))
-        )
+        counts["wrapped"] = _count_wrapped(map(str.strip, lines))
         counts["capitals"] = sum(line.lstrip()[0].isupper() for line in filled)
         counts["repeated"] = len(filled) - len(set(filled))
         if "[" in text or "<" in text:
@@ -195,6 +192,19 @@ class Losses:
         if self._table:
             return bool(unicodedata.combining(char))
         return self._clean_up.do_lower_case and is_accent(char)
+
+
+def _count_wrapped(lines):
+    """The number of lines that go on in the next one, which begins with a word that had no room."""
+    going_on = [
+        (len(before), len(before) + 1 + len(after.split(maxsplit=1)[0]))
+        for before, after in itertools.pairwise(lines)
+        if before[-1:].isalpha() and after[:1].islower()
+    ]
+    if not going_on:
+        return 0
+    width = sorted(length for length, _ in going_on)[len(going_on) * 9 // 10]  # some are longer
+    return sum(longer > width for _, longer in going_on)
 
 
 def script(char):
@@ -372,4 +382,5 @@ class Sample:
         for text in texts:
             pieces = tokenizer.tokenize(text)
             unknown.update(piece for piece in pieces if piece not in tokenizer.vocab)
-        return list(sentences(Losses.of(tokenizer).count(texts), unknown))
+        apart = [line for text in texts for line in (text, "")]  # no text goes on in the next
+        return list(sentences(Losses.of(tokenizer).count(apart), unknown))

@@ -106,7 +106,8 @@ def test_marks_are_counted_by_script(text):
         ("an\u00adother", "1 of 1 lines ... soft hyphens"),
         ("\uf0b7 one", "1 of 1 lines ... private use"),
         ("an exam-\nple of it", "1 of 2 lines ... middle of a word"),
-        ("He went to\nthe old house at\nthe road.", "2 of 3 ... --input_format=documents"),
+        ("He went to the old\nhouse at the road\nof the town, where\na man sat.",
+         "3 of 4 ... --input_format=documents"),
         ("\u1031\u1014", "1 of 1 lines ... Zawgyi ... Unicode"),
         ("the new@@ er one", "1 of 1 lines ... tokens ... @@"),
         ("a low @-@ cost film", "1 of 1 lines ... tokens"),
@@ -130,6 +131,11 @@ def test_a_loss_is_said_with_a_remedy(text, names):
     [
         ("\tACGT", CleanUp(), "nmt_nfkc"),
         ("i saw him in London today and we had a very long talk about it.", CleanUp(), "nmt_nfkc"),
+        (
+            "queries of people\nhow to\nwhat is this good for\nRome\nthe longest words of it\nfilm",
+            CleanUp(),
+            "nmt_nfkc",
+        ),
         (
             "all of this text was lower-cased before\nas that of many old corpora\nwas too",
             CleanUp(),
