@@ -326,7 +326,6 @@ def scores_of(gold, found):
         ("B E S", "B E B", 1, 1 / 2),
         ("P-B P-I O L-B", "P-B P-I O P-B", 1 / 2, 1 / 2),
         ("b-p i-p o b-l", "b-p i-p o b-p", 1 / 2, 1 / 2),
-        ("b-p l-p o u-l", "b-p l-p u-l u-l", 2 / 3, 1),
         ("B:p I:p O B:l", "B:p I:p O B:p", 1 / 2, 1 / 2),
         ("P-B P-L O L-U", "P-B P-L L-U L-U", 2 / 3, 1),
         ("I-P E-P O E-L", "I-P E-P O O", 1, 1 / 2),  # IOE, in which no mark begins a span

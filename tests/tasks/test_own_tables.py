@@ -158,9 +158,6 @@ def test_a_given_separator(tmp_path):
 @pytest.mark.parametrize(
     ("first", "columns", "separator"),
     [
-        ("text,label", ["text", "label"], ","),
-        ("text,label", [0, 1], ","),
-        ("a text, with a comma", [0], "\t"),
         ("a text, with a comma", ["text"], "\t"),
         ("text,label\tother", ["text"], ","),
         ('"text","a ""b"""', ["text", 'a "b"'], ","),
@@ -458,7 +455,6 @@ def test_a_header_of_the_test_file(train, test, given, texts, tmp_path, tokenize
         ([("train.tsv", *TEXTS_AS_LABELS)], NUMBERED,
          "1 ... 11 ... 20 ... 'label 0' ... --regression"),
         ([("other.tsv",)], {}, "train.tsv ... train.csv"),
-        ([("train.tsv", "1\ta", "0\tb", "1\tc", "0\td")], NUMBERED | {"label_column": "0"}, "0"),
         ([("train.tsv", "1\ta", "0\tb")], NUMBERED | {"text_pair_column": "00"}, "0"),
         ([("train.csv", "text,label", "a,x", "b,y", "text,label", "c,x")], {}, "train.csv, line 4"),
         # Several labels.
