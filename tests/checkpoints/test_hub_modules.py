@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Modules of three generations: what they tell, and fine-tuning from them."""
 
+import contextlib
 import dataclasses
 import functools
 import json
@@ -15,7 +16,6 @@ from tf_keras.protobuf import saved_metadata_pb2
 
 import albert_tf
 import run_classifier
-import run_race
 import run_squad
 from albert_tf.checkpoints import loading, name_table, readers, source
 from albert_tf.config import AlbertConfig
@@ -32,19 +32,11 @@ models = official("official.nlp.modeling.models")
 export_tfhub_lib = official("official.nlp.tools.export_tfhub_lib")
 
 DATA = GOLDEN / "finetune"
-SENTENCEPIECE = tiny.VOCABULARY
-CASED = tiny.CASED_VOCABULARY
-WORDPIECE = tiny.WORDPIECE
-CONFIG = AlbertConfig(
-    vocab_size=3000,
-    embedding_size=16,
-    hidden_size=32,
-    num_hidden_layers=3,
-    num_attention_heads=4,
-    intermediate_size=64,
-    hidden_dropout_prob=0.125,
-    attention_probs_dropout_prob=0.25,
-    max_position_embeddings=72,
+SENTENCEPIECE, CASED, WORDPIECE = tiny.VOCABULARY, tiny.CASED_VOCABULARY, tiny.WORDPIECE
+CONFIG = AlbertConfig.from_dict(
+    tiny.CONFIG
+    | {"num_hidden_layers": 3, "num_attention_heads": 4, "max_position_embeddings": 72}
+    | {"hidden_dropout_prob": 0.125, "attention_probs_dropout_prob": 0.25}
 )
 TOLERANCE = 2e-5
 
@@ -78,6 +70,15 @@ def garden_config():
     return encoders.EncoderConfig(type="albert", albert=encoders.AlbertEncoderConfig(**values))
 
 
+def export_of_garden(folder, config, checkpoint, **files):
+    """Exports with the Model Garden's own code; returns the module."""
+    module, prefix = folder / "module", checkpoint.save(str(folder / "ckpt"))
+    export_tfhub_lib.export_model(
+        str(module), encoder_config=config, model_checkpoint_path=prefix, **files
+    )
+    return module
+
+
 @pytest.fixture(scope="session")
 def garden(tmp_path_factory, garden_config):
     """The Model Garden's own export of its ALBERT encoder, with `.mlm` and SentencePiece."""
@@ -89,31 +90,18 @@ def garden(tmp_path_factory, garden_config):
     scatter(pretrainer.variables)
     checkpoint = tf.train.Checkpoint(**pretrainer.checkpoint_items)
     shutil.copy(SENTENCEPIECE, folder / "30k-clean.model")
-    export_tfhub_lib.export_model(
-        str(folder / "module"),
-        encoder_config=garden_config,
-        model_checkpoint_path=checkpoint.save(str(folder / "ckpt")),
-        with_mlm=True,
-        sp_model_file=str(folder / "30k-clean.model"),
-    )
-    return folder / "module"
+    files = {"with_mlm": True, "sp_model_file": str(folder / "30k-clean.model")}
+    return export_of_garden(folder, garden_config, checkpoint, **files)
 
 
 @pytest.fixture(scope="session")
 def garden_wordpiece(tmp_path_factory, garden_config):
     """Another, of the encoder alone, with vocab.txt and `do_lower_case`."""
-    folder = tmp_path_factory.mktemp("garden_wordpiece")
     encoder = encoders.build_encoder(garden_config)
     checkpoint = tf.train.Checkpoint(model=encoder, encoder=encoder)
-    export_tfhub_lib.export_model(
-        str(folder / "module"),
-        encoder_config=garden_config,
-        model_checkpoint_path=checkpoint.save(str(folder / "ckpt")),
-        with_mlm=False,
-        vocab_file=str(WORDPIECE),
-        do_lower_case=False,
-    )
-    return folder / "module"
+    files = {"with_mlm": False, "vocab_file": str(WORDPIECE), "do_lower_case": False}
+    folder = tmp_path_factory.mktemp("garden_wordpiece")
+    return export_of_garden(folder, garden_config, checkpoint, **files)
 
 
 @pytest.fixture
@@ -187,9 +175,6 @@ def test_a_module_that_tells_no_config(first_generation):
         read_config(module)
 
 
-DEEP = '{"a":' * 100_000
-
-
 def write_metadata(directory, text):
     """Writes the files of a module whose Keras says this."""
     metadata = saved_metadata_pb2.SavedMetadata()
@@ -212,21 +197,14 @@ def test_the_metadata_is_enough(tmp_path):
 @pytest.mark.parametrize(
     "text, message",
     [
-        (DEEP, "JSON"),
         ('{"config":', "JSON"),
-        ('{"config": ' + "9" * 5000 + "}", "JSON"),
         ('{"config": ["vocab_size"]}', "--albert_config_file"),
         (encoder_metadata(activation="Text>swish"), "'Text>swish' ... --albert_c"),
-        (encoder_metadata(activation=["gelu"]), "['gelu']"),
         (encoder_metadata(activation={"config": {"a": 1}}), "{'a' ... 1}"),
         (encoder_metadata(activation=None), "activation ... None"),
         (encoder_metadata(hidden_size="32"), "hidden_size"),
         (encoder_metadata(num_layers=[3]), "num_hidden_layers"),
-        (encoder_metadata(vocab_size=10**12), "vocab_size"),
-        (encoder_metadata(embedding_width=False), "embedding_size"),
-        (encoder_metadata(dropout_rate="much"), "hidden_dropout_prob"),
     ],
-    ids=range(13),
 )
 def test_damaged_metadata_is_named(text, message, tmp_path):
     write_metadata(tmp_path, text)
@@ -272,24 +250,19 @@ def circle(output, _):
     output.input[0] = output.name
 
 
-def test_a_casing_behind_a_circle_of_nodes_is_not_told(first_generation):
-    module, _ = first_generation(True)
-    with_constant(module, circle)
-    assert casing(module) is None
-
-
 @pytest.mark.parametrize(
     "change, message",
     [
         *((constant(value), "do_lower_case ... {}") for value in (b"a", [True, False], 0.5)),
         (damaged, "do_lower_case ... {}/saved_model.pb"),
+        (circle, None),  # of nodes: the casing is not told
     ],
 )
-def test_a_casing_that_is_no_truth_value_is_refused(change, message, first_generation):
+def test_a_casing_that_is_no_truth_value(change, message, first_generation):
     module, _ = first_generation(True)
     with_constant(module, change)
-    with refuses(message.format(module)):
-        casing(module)
+    with refuses(message.format(module)) if message else contextlib.nullcontext():
+        assert casing(module) is None
 
 
 @pytest.mark.parametrize("value", [True, False])
@@ -375,16 +348,10 @@ def test_the_garden_is_loaded_without_the_head_that_it_lacks(garden, capsys):
 @pytest.fixture
 def fine_tune(run_main, tmp_path):
     """Trains for a step from a module: fine_tune(script, module, ...) -> weights before, after."""
-    common = {
-        "output_dir": tmp_path / "out",
-        "do_train": True,
-        "save_checkpoints_steps": 1,
-        "max_seq_length": 64,
-        "learning_rate": 1e-2,
-        "seed": 1,
-    }
 
     def train(script, module, **flags):
+        common = {"do_train": True, "save_checkpoints_steps": 1, "max_seq_length": 64, "seed": 1}
+        common |= {"learning_rate": 1e-2, "output_dir": tmp_path / "out"}
         run_main(script, albert_hub_module_handle=module, **common | flags)
         return [
             readers.TensorFlowReader(str(tmp_path / f"out/model.ckpt-{step}")) for step in (0, 1)
@@ -393,9 +360,8 @@ def fine_tune(run_main, tmp_path):
     return train
 
 
-STEP = {"train_step": 1, "warmup_step": 0, "train_batch_size": 2}
-RTE = {"data_dir": DATA / "glue_data", "task_name": "RTE", **STEP}
-RACE = {"data_dir": DATA / "glue_data", "max_qa_length": 24, "do_eval": False, **STEP}
+RTE = {"data_dir": DATA / "glue_data", "task_name": "RTE", "train_step": 1, "warmup_step": 0}
+RTE |= {"train_batch_size": 2}
 SQUAD = {
     "train_file": DATA / "squad_data" / "train_v1.1.json",
     "max_query_length": 12,
@@ -428,30 +394,25 @@ def test_classifier_from_the_garden(garden, fine_tune, capsys):
 
 
 def test_squad_from_the_first_generation(first_generation, fine_tune, capsys, tmp_path):
-    """With a config file of one's own, which comes before the module's."""
-    module, weights = first_generation(True)
+    """With a config file of one's own, which comes before the module's; its casing does not."""
+    module, weights = first_generation(False, CASED)
     config = dataclasses.replace(CONFIG, hidden_dropout_prob=0.0)
     (tmp_path / "config.json").write_text(config.to_json_string())
-    flags = SQUAD | {"albert_config_file": tmp_path / "config.json"}
+    flags = SQUAD | {"albert_config_file": tmp_path / "config.json", "do_lower_case": True}
     before, after = fine_tune(run_squad, module, **flags)
     pooler = ("bert/pooler/dense/kernel", "bert/pooler/dense/bias")  # SQuAD's heads don't read it
     assert_all_trained(before, after, weights, without=pooler)
-    assert "--do_lower_case" not in capsys.readouterr().out
+    assert_says(capsys.readouterr().out, f"--do_lower_case=true ... {module}")
     kept = AlbertConfig.from_json_file(str(tmp_path / "out" / "albert_config.json"))
     assert kept == config
 
 
-@pytest.mark.slow
-def test_race_from_the_first_generation(first_generation, fine_tune, capsys):
-    module, weights = first_generation(False, CASED)
-    before, after = fine_tune(run_race, module, **RACE, do_lower_case=True)
-    assert_all_trained(before, after, weights)
-    assert_says(capsys.readouterr().out, f"--do_lower_case=true ... {module}")
-
-
-def test_the_modules_casing_and_vocabulary_make_the_records(first_generation, fine_tune, tmp_path):
+def test_the_modules_casing_and_vocabulary_make_the_records(
+    first_generation, fine_tune, capsys, tmp_path
+):
     module, _ = first_generation(False, CASED)
     fine_tune(run_classifier, module, **RTE)
+    assert "--do_lower_case=true" not in capsys.readouterr().out  # nothing is ignored
     golden = read_arrays(DATA / "glue_features.npz")["rte/spm_cased/train/input_ids"]
     schema = schemas.classification_schema(64)
     (path,) = (tmp_path / "out").glob("rte_train-*.tf_record")

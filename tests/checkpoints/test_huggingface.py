@@ -112,7 +112,13 @@ NAMES_OF_BASE = {  # as transformers 5.23 has them; V=300, E=16, H=32, I=64
 
 
 def test_names_and_shapes_are_those_of_transformers(written):
-    assert {name: value.shape for name, value in stored(written()).items()} == NAMES_OF_BASE
+    """Kernels are turned, and nothing else."""
+    ours, theirs = tensors_of(), stored(written())
+    assert {name: value.shape for name, value in theirs.items()} == NAMES_OF_BASE
+    name = "bert/encoder/transformer/group_0/inner_group_0/attention_1/self/query/kernel"
+    np.testing.assert_array_equal(theirs[LAYER + "attention.query.weight"], ours[name].T)
+    weights = "cls/seq_relationship/output_weights"
+    np.testing.assert_array_equal(theirs["sop_classifier.classifier.weight"], ours[weights])
 
 
 def test_groups_and_inner_groups_in_a_name():
@@ -122,14 +128,6 @@ def test_groups_and_inner_groups_in_a_name():
     assert name_table.from_transformers(theirs) == original
     assert name_table.to_transformers("answer_class/dense_0/kernel") is None
     assert name_table.from_transformers("albert.embeddings.position_ids") is None
-
-
-def test_kernels_are_turned_and_nothing_else(written):
-    ours, theirs = tensors_of(), stored(written())
-    name = "bert/encoder/transformer/group_0/inner_group_0/attention_1/self/query/kernel"
-    np.testing.assert_array_equal(theirs[LAYER + "attention.query.weight"], ours[name].T)
-    weights = "cls/seq_relationship/output_weights"
-    np.testing.assert_array_equal(theirs["sop_classifier.classifier.weight"], ours[weights])
 
 
 # --- There and back -------------------------------------------------------------------------------
@@ -264,33 +262,24 @@ def test_what_transformers_has_no_place_for_is_told(tmp_path):
 # --- Config ---------------------------------------------------------------------------------------
 
 
+UNUSED = {"net_structure_type", "gap_size", "num_memory_blocks", "down_scale_factor"}
+
+
 def test_config_of_transformers():
     config = golden_config("groups2", hidden_dropout_prob=0.1, unknown_keys={"gap_size": 0})
-    assert huggingface.to_their_config(config, "AlbertForPreTraining", SPECIAL_IDS) == {
+    original = json.loads((MODELS / "groups2" / "albert_config.json").read_text())
+    wanted = {name: value for name, value in original.items() if name not in UNUSED} | {
         "architectures": ["AlbertForPreTraining"],
         "model_type": "albert",
-        "vocab_size": 300,
-        "embedding_size": 16,
-        "hidden_size": 32,
-        "num_hidden_layers": 3,
-        "num_hidden_groups": 2,
-        "num_attention_heads": 4,
-        "intermediate_size": 64,
-        "inner_group_num": 1,
         "hidden_act": "gelu_new",
         "hidden_dropout_prob": 0.1,
-        "attention_probs_dropout_prob": config.attention_probs_dropout_prob,
         "classifier_dropout_prob": 0.1,
-        "max_position_embeddings": 40,
-        "type_vocab_size": 2,
-        "initializer_range": 0.02,
         "layer_norm_eps": 1e-12,
         "position_embedding_type": "absolute",
         "tie_word_embeddings": True,
-        "pad_token_id": 0,
-        "bos_token_id": 2,
-        "eos_token_id": 3,
     }
+    found = huggingface.to_their_config(config, "AlbertForPreTraining", SPECIAL_IDS)
+    assert found == wanted | SPECIAL_IDS
 
 
 @pytest.mark.parametrize(
@@ -312,6 +301,9 @@ def test_the_exact_gelu_is_read_with_a_warning(caplog):
 
 
 def test_layers_of_their_own_are_groups_of_one():
+    for sharing in ("attention", "ffn"):  # unequal sharing that is none passes too
+        groups = golden_config(parameter_sharing=sharing, num_hidden_groups=3)
+        huggingface.check_expressible(groups)
     config = golden_config(parameter_sharing="none")
     huggingface.check_expressible(config)
     values = huggingface.to_their_config(config, "AlbertModel", SPECIAL_IDS)
@@ -335,11 +327,6 @@ def test_what_transformers_cannot_compute_is_refused(change, message):
         huggingface.check_expressible(golden_config(**change))
 
 
-@pytest.mark.parametrize("sharing", ["attention", "ffn"])
-def test_unequal_sharing_that_is_none_passes(sharing):
-    huggingface.check_expressible(golden_config(parameter_sharing=sharing, num_hidden_groups=3))
-
-
 @pytest.mark.parametrize(
     "change, message",
     [
@@ -349,10 +336,7 @@ def test_unequal_sharing_that_is_none_passes(sharing):
         ({"hidden_act": "silu"}, "hidden_act ... gelu_new ... 'silu'"),
         ({"hidden_act": ["gelu_new"]}, "hidden_act ... ['gelu_new']"),
         ({"model_type": {}}, "model_type"),
-        ({"layer_norm_eps": "1e-12"}, "layer_norm_eps ... 1e-12 ... '1e-12'"),
         ({"embedding_size": None}, "embedding_size"),
-        ({"num_hidden_groups": [1]}, "num_hidden_groups"),
-        ({"num_hidden_layers": 0}, "num_hidden_layers"),
         ({"embedding_size": 32}, "embedding_size"),
     ],
 )
@@ -364,22 +348,20 @@ def test_a_config_that_this_project_cannot_compute(change, message, tmp_path):
     assert str(error.value).startswith(f"{tmp_path}/config.json: ")
 
 
-def test_a_config_of_early_transformers_lacks_its_model_type(tmp_path):
+def test_configs_without_a_model_type(tmp_path):
+    """That of early transformers, and the original's."""
     values = huggingface.to_their_config(golden_config(), "AlbertModel", SPECIAL_IDS)
     del values["model_type"]
     path = str(tmp_path / "config.json")
     (tmp_path / "config.json").write_text(json.dumps(values))
     assert source.read_config(path) == golden_config()
     flag_groups.check_config(path)
-
-
-def test_the_originals_config_is_read_as_ever(tmp_path):
-    path = str(MODELS / "groups2" / "albert_config.json")
-    assert source.read_config(path) == golden_config("groups2")
+    original = str(MODELS / "groups2" / "albert_config.json")
+    assert source.read_config(original) == golden_config("groups2")
     for text in ("[]", "3", "no JSON", "[" * 100_000):
         (tmp_path / "config.json").write_text(text)
         with refuses("config.json"):
-            source.read_config(str(tmp_path / "config.json"))
+            source.read_config(path)
     with refuses("nowhere.json"):
         source.read_config("nowhere.json")
 
@@ -418,24 +400,19 @@ def test_output_weights_of_their_own(written, tmp_path):
             read(path, named)
 
 
-@pytest.mark.parametrize("wrapper", ["module.{}", "_orig_mod.{}", "model._orig_mod.{}", "inside"])
 @pytest.mark.parametrize("of_base", [False, True])
+@pytest.mark.parametrize("wrapper", ["module.{}", "_orig_mod.{}", "model._orig_mod.{}", "inside"])
 def test_names_with_the_wrappers_of_pytorch(wrapper, of_base, written, tmp_path):
-    tensors = stored(written())
+    tensors, wanted = stored(written()), tensors_of()
     if of_base:
         start = "albert."
         tensors = {n.removeprefix(start): v for n, v in tensors.items() if n.startswith(start)}
-
-    def wrapped(name):
-        if wrapper == "inside":
-            return name.replace("encoder.", "encoder._orig_mod.")
-        return wrapper.format(name)
-
-    path = store(tmp_path / "a", {wrapped(name): value for name, value in tensors.items()})
-    wanted = tensors_of()
-    if of_base:
         wanted = {name: value for name, value in wanted.items() if name_table.is_encoder(name)}
-    assert_same(read_all(path), wanted)
+    if wrapper == "inside":
+        wrapped = {n.replace("encoder.", "encoder._orig_mod."): v for n, v in tensors.items()}
+    else:
+        wrapped = {wrapper.format(name): value for name, value in tensors.items()}
+    assert_same(read_all(store(tmp_path / "a", wrapped)), wanted)
 
 
 @pytest.mark.parametrize("name", ["predictions.decoder.bias", "module.predictions.bias"])
@@ -468,9 +445,8 @@ def test_files_of_another_precision(dtype, written, tmp_path):
     "value, message",
     [
         (np.zeros([32], np.uint8), "U8"),
-        (np.zeros([32], np.int64), "I64"),
         (np.zeros([32], bool), "BOOL"),
-        *((np.full([32], value, np.float32), "nan") for value in (np.nan, np.inf, -np.inf)),
+        *((np.full([32], value, np.float32), "nan") for value in (np.nan, -np.inf)),
         (np.eye(32, dtype=np.float32), "embedding_size"),
     ],
 )
@@ -482,29 +458,22 @@ def test_values_that_are_no_weights_are_refused(value, message, written, tmp_pat
 
 
 @pytest.mark.parametrize(
-    "damage",
-    [
-        lambda content: content[:-9],
-        lambda _: b"x" * 99,
-        lambda _: b"",
-        lambda _: (100_000).to_bytes(8, "little") + b'{"a":' * 20_000,
-    ],
+    "content",
+    [None, b"x" * 99, b"", (100_000).to_bytes(8, "little") + b'{"a":' * 20_000],
     ids=["short", "header", "empty", "deep"],
 )
-def test_a_damaged_file_is_named(damage, written):
+def test_a_damaged_file_is_named(content, written):
     path = written() / "model.safetensors"
-    path.write_bytes(damage(path.read_bytes()))
+    path.write_bytes(path.read_bytes()[:-9] if content is None else content)
     with refuses(path):
         loading.load(str(path.parent), {})
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("pytorch_model.bin", "pytorch_model.bin.index.json", "model.safetensors.index.json"),
-        *("tf_model.h5", "flax_model.msgpack"),
-    ],
-)
+OTHER_FORMS = "pytorch_model.bin", "tf_model.h5", "flax_model.msgpack"
+INDEXES = "pytorch_model.bin.index.json", "model.safetensors.index.json"
+
+
+@pytest.mark.parametrize("name", [*OTHER_FORMS, *INDEXES])
 def test_other_forms_of_weights_are_named_with_the_remedy(name, tmp_path):
     (tmp_path / name).write_bytes(b"\x80\x04.")
     for path in (tmp_path, tmp_path / name):
@@ -538,15 +507,6 @@ def test_no_answers_from_a_directory_of_transformers(written, run_main, tmp_path
         run_main(run_squad, do_predict=True, init_checkpoint=written(), **files)
 
 
-TEST_SET = {
-    "data_dir": tiny.GLUE_DATA,
-    "task_name": "MNLI",
-    "spm_model_file": VOCABULARIES / "spm_uncased.model",
-    "do_predict": True,
-    "max_seq_length": 64,
-}
-
-
 OTHER_ORDER = "entailment,neutral,contradiction"
 
 
@@ -556,9 +516,10 @@ def test_a_classifier_with_labels_in_the_order_of_its_task_predicts(refused, run
     tensors = values_of(name_table.named_variables(heads.ClassificationModel(config, 3)))
     labels = tuple(OTHER_ORDER.split(",")) if refused else THREE.labels
     write(tmp_path / "hf", config, tensors, run_directory.FinetunedTask("mnli", labels))
-    files = {"albert_config_file": tmp_path / "hf/config.json", "init_checkpoint": tmp_path / "hf"}
+    flags = tiny.CLASSIFIER | tiny.PREDICT | {"task_name": "MNLI", "allow_random_init": False}
+    flags |= {"albert_config_file": tmp_path / "hf/config.json", "init_checkpoint": tmp_path / "hf"}
     with refuses(f"--labels={OTHER_ORDER}") if refused else contextlib.nullcontext():
-        run_main(run_classifier, output_dir=tmp_path / "out", **files, **TEST_SET)
+        run_main(run_classifier, output_dir=tmp_path / "out", **flags)
     assert (tmp_path / "out" / "test_results.tsv").exists() is not refused
 
 

@@ -73,14 +73,6 @@ def test_heads_of_other_tasks_are_in_nobodys_way(tmp_path):
     assert_names(str(report), f"25 ... {prefix}", ", ".join(missing), unused)
 
 
-def test_an_encoder_alone_takes_what_is_its_own():
-    named = named_model(golden_config(), EncoderOnly)
-    report = loading.load(BASE, named)
-    tensors = read(BASE)
-    assert_same(values_of(named), {n: v for n, v in tensors.items() if n.startswith("bert/")})
-    assert report.unused == tuple(sorted(n for n in tensors if n.startswith("cls/")))
-
-
 def test_a_head_of_another_shape_is_reported_and_left(tmp_path):
     tensors = read(BASE)
     tensors["cls/predictions/output_bias"] = np.ones([301], np.float32)

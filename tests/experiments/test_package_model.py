@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a tiny text to a packaged model; the models of the package have the metrics they state."""
+"""Scripts from a tiny text to a model; the models of the package have the metrics they state."""
 
 import gzip
 import json
 import os
 import random
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -59,6 +60,10 @@ masked_lm_budget = 0.2
 train_batch_size = 8
 optimizer = "adamw"
 num_warmup_steps = 0
+input_file = "{output}/records/*-train-64.tfrecord"
+eval_input_file = "{output}/records/*-heldout-64.tfrecord"
+max_seq_length = 64
+max_predictions_per_seq = 13
 
 [rows.short.flags]
 input_file = "{output}/records/*-train-32.tfrecord"
@@ -70,10 +75,6 @@ learning_rate = 0.01
 
 [rows.long.flags]
 init_checkpoint = "{output}/longer"
-input_file = "{output}/records/*-train-64.tfrecord"
-eval_input_file = "{output}/records/*-heldout-64.tfrecord"
-max_seq_length = 64
-max_predictions_per_seq = 13
 num_train_steps = 5
 learning_rate = 0.001
 
@@ -82,10 +83,6 @@ num_hidden_groups = 2
 intermediate_size = 48
 [rows.grouped.flags]
 init_checkpoint = "{output}/grouped"
-input_file = "{output}/records/*-train-64.tfrecord"
-eval_input_file = "{output}/records/*-heldout-64.tfrecord"
-max_seq_length = 64
-max_predictions_per_seq = 13
 num_train_steps = 7
 learning_rate = 0.002
 
@@ -154,19 +151,24 @@ def test_the_models_of_the_package():
         assert sum(file.stat().st_size for file in Path(path).iterdir()) < 12e6, name
 
 
+def shell(*words, **environment):
+    """Output of a script of experiments/ with variables of the environment."""
+    environment = os.environ | {"PYTHON": sys.executable} | environment
+    words = ["bash", *map(str, words)]
+    return subprocess.run(
+        words, cwd=ROOT, env=environment, check=True, text=True, stdout=subprocess.PIPE
+    ).stdout
+
+
 @pytest.mark.slow  # it starts some twenty processes
 def test_a_text_becomes_a_packaged_model(tmp_path):
     write_text(tmp_path / "text")
     (tmp_path / "study.toml").write_text(STUDY)
-    environment = {"PYTHON": sys.executable, "STUDY": str(tmp_path / "study.toml")}
-    environment |= {"VOCAB_SIZE": "300", "LENGTHS": "32 64", "UNITS": "48"}
-    command = ["bash", "experiments/english_small.sh", f"{tmp_path}/text", f"{tmp_path}/output"]
 
     def run():
-        return subprocess.run(
-            command, cwd=ROOT, env=os.environ | environment, check=True, text=True,
-            stdout=subprocess.PIPE,
-        ).stdout  # fmt: skip
+        given = {"STUDY": f"{tmp_path}/study.toml", "VOCAB_SIZE": "300", "LENGTHS": "32 64"}
+        words = "experiments/english_small.sh", tmp_path / "text", tmp_path / "output"
+        return shell(*words, UNITS="48", **given)
 
     assert "wrote" in run()
     directory = tmp_path / "output" / "english-small"
@@ -184,6 +186,33 @@ def test_a_text_becomes_a_packaged_model(tmp_path):
     assert "short, seed 1" not in again
     assert before == records.stat().st_mtime_ns
     check_files(directory)
+
+
+@pytest.mark.slow  # it starts five processes
+def test_books_become_a_model_and_more_steps_continue_it(tmp_path):
+    data, output = tmp_path / "data", tmp_path / "output"
+    (data / "corpus").mkdir(parents=True)
+    for name in ("books-00", "books-01", "books-heldout"):
+        (data / "corpus" / f"{name}.txt").write_text("\n".join(SENTENCES), encoding="utf-8")
+    (data / "spm").mkdir()
+    shutil.copy(tiny.VOCABULARY, data / "spm" / "30k-clean.model")
+    tokenizer = albert_tf.FullTokenizer(spm_model_file=str(tiny.VOCABULARY))
+    config = json.loads((ROOT / "experiments" / "books_config.json").read_text())
+    config |= {"vocab_size": len(tokenizer.vocab), "hidden_size": 16, "intermediate_size": 16}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+
+    def run(steps):
+        given = {"CONFIG": f"{tmp_path}/config.json", "STEPS": str(steps), "WARMUP": "1"}
+        return shell("experiments/books.sh", data, output, **given)
+
+    assert "global_step = 2" in run(2)
+    records = output / "train-0.tfrecord"
+    before = records.stat().st_mtime_ns
+    checkpoint = output / "model" / "model.ckpt-3.index"
+    assert not checkpoint.exists()
+    assert "global_step = 3" in run(3)
+    assert checkpoint.exists()
+    assert records.stat().st_mtime_ns == before
 
 
 # --- Parts ---------------------------------------------------------------------------------------
@@ -289,24 +318,21 @@ def test_nothing_is_written_if_half_precision_changes_the_accuracy(tmp_path, mon
         (["metrics.json", "model.safetensors"], None, "run.json"),  # a model is replaced
         (["figures.json", "model.safetensors"], None, "run.json"),
         (["metrics.json"], None, "{}/mine"),  # of a row of a study: it is no model, and stays
+        (None, None, "{}/mine"),  # a file is no place for a model
         ([], "$costs", "--card ... $costs"),  # before anything is measured
         ([], "5 $", "--card"),
     ],
 )
 def test_what_is_not_packaged(there, card, message, tmp_path):
-    (tmp_path / "mine").mkdir()
-    for name in there:
+    if there is None:
+        (tmp_path / "mine").touch()
+    for name in there or ():
+        (tmp_path / "mine").mkdir(exist_ok=True)
         (tmp_path / "mine" / name).touch()
     (tmp_path / "card.md").write_text(card or CARD.read_text())
     with refuses(message.format(tmp_path)):
         package_model.main([str(tmp_path), f"{tmp_path}/mine", f"--card={tmp_path}/card.md"])
-    assert all((tmp_path / "mine" / name).exists() for name in there)
-
-
-def test_a_file_is_no_place_for_a_model(tmp_path):
-    (tmp_path / "mine").touch()
-    with refuses(f"{tmp_path}/mine"):
-        package_model.main(["run", f"{tmp_path}/mine", f"--card={CARD}"])
+    assert all((tmp_path / "mine" / name).exists() for name in there or ())
 
 
 @pytest.mark.parametrize("stopped", [False, True])

@@ -3,16 +3,15 @@
 
 import json
 import re
-import shlex
 from pathlib import Path
 
 import pytest
 
-from albert_tf.cli import flag_groups
 from experiments import paper, run
 from tests import ROOT, tiny
 from tests.errors import assert_names, refuses
-from tests.script_flags import flags_of, module_of
+from tests.experiments.test_run import assert_flags_are_known
+from tests.script_flags import module_of
 
 SIZE = {"layers": 2, "hidden": 16, "heads": 2, "inner": 32}
 TINY = SIZE | dict.fromkeys(("base", "large", "xlarge", "xxlarge", "deep"), SIZE) | {
@@ -50,12 +49,8 @@ def test_the_scripts_take_the_flags_of_each_row(tmp_path, table, scale):
     assert rows_of(lines).keys() == set(re.findall(r"^\[rows\.([\w-]+)\]", study, re.M))
     names = re.findall(r"(?:^|[\w{}])({\w+})", lines)
     assert not names  # every place is filled
-    scripts = [line for line in lines.splitlines() if line.startswith(f"python {ROOT}")]
-    for line in scripts:
-        _, script, *words = shlex.split(line)
-        with flags_of(module_of(Path(script).stem)) as known:
-            assert known([script, *words]) == [script], line
-            flag_groups.check_values()
+    scripts = (line for line in lines.splitlines() if line.startswith(f"python {ROOT}"))
+    assert_flags_are_known("\n".join(scripts))
     assert not list(tmp_path.iterdir())
 
 

@@ -12,8 +12,6 @@ import albert_tf
 import export_checkpoints
 import run_classifier
 import run_pretraining
-import run_race
-import run_squad
 from albert_tf import models, similarity
 from albert_tf.api import inspect
 from albert_tf.checkpoints import loading, readers, source
@@ -75,19 +73,16 @@ def test_a_path_comes_before_a_name(packaged, release):
     assert source.find(NAME).checkpoint == f"{NAME}/model.ckpt-best"
 
 
-def test_an_unknown_name_is_an_error_with_the_known_ones(packaged, launched):
+def test_an_unknown_name_is_an_error_with_the_known_ones(packaged, launched, monkeypatch, tmp_path):
     with refuses(NAME):
         albert_tf.load("tiny")
     for name in ("tiny", f"{NAME}/x"):
         done = launched(predict, model=name, fill_mask=TEXT)
         assert done.returncode == 1
         assert_names(done.stderr, f"--model={name} ... {NAME}")
-
-
-def test_without_models_no_message_speaks_of_them(monkeypatch, tmp_path):
-    monkeypatch.setattr(models, "DIRECTORY", str(tmp_path))
-    with refuses("tiny-model") as caught:
-        albert_tf.load("tiny-model")
+    monkeypatch.setattr(models, "DIRECTORY", str(tmp_path))  # without models
+    with refuses(NAME) as caught:
+        albert_tf.load(NAME)
     assert "packaged" not in str(caught.value)
 
 
@@ -107,16 +102,13 @@ def test_half_precision_takes_half_the_space_and_keeps_the_answers(packaged, rel
         assert half["probability"] == pytest.approx(whole["probability"], rel=0.01)
 
 
-def test_predict(packaged, launched):
+def test_commands_that_take_a_name(packaged, launched, tmp_path, capsys):
     (filled,) = launched(predict, model=NAME, fill_mask=TEXT).stdout.splitlines()
     assert json.loads(filled)["masks"] == answer(NAME)
-    (packaged.parent / "lines.txt").write_text("the old house\n")
-    lines = packaged.parent / "lines.txt"
+    (tmp_path / "lines.txt").write_text("the old house\n")
+    lines = tmp_path / "lines.txt"
     (scored,) = launched(predict, "--score", model=NAME, input_file=lines).stdout.splitlines()
     assert json.loads(scored)["log_prob"] < 0
-
-
-def test_minimal_pairs_similarity_and_inspect(packaged, launched, tmp_path, capsys):
     (tmp_path / "pairs.tsv").write_text("the old house\thouse old the\n")
     done = launched(minimal_pairs, model=NAME, input_file=tmp_path / "pairs.tsv")
     assert "all pairs" in done.stdout
@@ -126,31 +118,11 @@ def test_minimal_pairs_similarity_and_inspect(packaged, launched, tmp_path, caps
     assert f"vocabulary: {packaged}/spiece.model, 3,000 pieces" in capsys.readouterr().out
 
 
-RUNS = {
-    "run_classifier": (run_classifier, tiny.CLASSIFIER),
-    "run_race": (run_race, tiny.RACE),
-    "run_squad": (run_squad, tiny.SQUAD),
-}
-OTHERS = ("run_race", "run_squad")
-
-
-@pytest.mark.parametrize(
-    "name", ["run_classifier", *(pytest.param(n, marks=pytest.mark.long) for n in OTHERS)]
-)
-def test_fine_tuning_takes_config_and_vocabulary_from_it(
-    name, packaged, run_main, tmp_path, capsys
-):
-    script, flags = RUNS[name]
-    flags = flags | {"init_checkpoint": NAME, "output_dir": tmp_path / "out"}
-    flags |= {"do_predict": False, "max_seq_length": 48}
+def test_fine_tuning_takes_config_and_vocabulary_from_it(packaged, run_main, tmp_path, capsys):
+    flags = tiny.CLASSIFIER | {"init_checkpoint": NAME, "output_dir": tmp_path / "out"}
+    flags |= {"do_eval": False, "do_predict": False, "train_step": 1, "max_seq_length": 48}
     del flags["spm_model_file"], flags["allow_random_init"]
-    if name == "run_squad":
-        flags |= {"train_feature_file": tmp_path / "train", "predict_feature_file": tmp_path / "p"}
-    elif name == "run_race":
-        flags |= {"train_file": tmp_path / "train", "eval_file": tmp_path / "eval"}
-    else:
-        flags |= {"do_eval": False, "train_step": 1}
-    run_main(script, **flags)
+    run_main(run_classifier, **flags)
     printed = capsys.readouterr().out
     assert f"Using {packaged}/spiece.model and {packaged}/config.json" in printed
     assert f"variables from {packaged}/model.safetensors" in printed

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Metrics of each class, weights of classes, other labels, labelled test sets."""
+"""What tasks share: metrics of each class, weights, labelled test sets, collapse, ensembles."""
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from albert_tf.model import objectives
-from albert_tf.tasks import classification, glue, multi_label, ner, race
-from albert_tf.tasks.base import TextInput
+from albert_tf.tasks import base, glue, multi_label, ner, race
+from albert_tf.tasks.base import DataSet, Task, TextInput, mean_over_batches
 from albert_tf.training import evaluation
-from albert_tf.training.splits_and_results import Split
+from albert_tf.training.splits_and_results import Predicted, Split
 from tests import SIZES
-from tests.errors import refuses
+from tests.errors import assert_says, names, refuses
 from tests.tasks import task_files
 
 LABELS = ("no", "yes", "2")
@@ -43,29 +43,23 @@ def test_metrics_of_each_class():
     ]  # fmt: skip
 
 
+TEXT = TextInput(None, 8, SIZES)
+SEVERAL = task_files.row_of("text", "label", LABELS, multi_label=True)
+
+
 @pytest.mark.parametrize(
-    ("kind", "row", "names"),
+    ("task", "metrics"),
     [
-        ("tsv", {"labels": LABELS}, {"macro_f1", "recall_no", "count_no_as_2", "loss"}),
-        ("tsv", {"regression": True}, {"pearson", "MSE", "spearman", "eval_loss", "loss"}),
-        ("multi_label", {"labels": LABELS, "multi_label": True}, {"micro_f1", "macro_f1"}),
-        ("ner", ("O", "B-x", "I-x"), {"f1", "precision", "eval_accuracy"}),
-        ("ner", ("noun", "verb"), {"f1_noun", "f1_verb", "f1"}),
-        ("race", 2, {"eval_accuracy", "eval_accuracy_high", "eval_loss"}),
+        (task_of(), {"macro_f1", "recall_no", "count_no_as_2", "loss"}),
+        (task_of(None, regression=True), {"pearson", "MSE", "spearman", "eval_loss", "loss"}),
+        (task_files.task_of(SEVERAL, kind=multi_label.MultiLabelTask), {"micro_f1", "macro_f1"}),
+        (ner.NerTask(("O", "B-x", "I-x"), TEXT), {"f1", "precision", "eval_accuracy"}),
+        (ner.NerTask(("noun", "verb"), TEXT), {"f1_noun", "f1_verb", "f1"}),
+        (race.RaceTask(TEXT, 2, choices=2), {"eval_accuracy", "eval_accuracy_high", "eval_loss"}),
     ],
 )
-def test_the_specimen_of_a_task_has_its_metrics(kind, row, names):
-    text = TextInput(None, 8, SIZES)
-    if kind == "ner":
-        task = ner.NerTask(row, text)
-    elif kind == "race":
-        task = race.RaceTask(text, 2, choices=row)
-    else:
-        kinds = {"multi_label": multi_label.MultiLabelTask}
-        task = kinds.get(kind, classification.ClassificationTask)(
-            kind, task_files.row_of("text", "label", **row), text
-        )
-    assert names <= task.metrics(*task.specimen(), 1).keys()
+def test_the_specimen_of_a_task_has_its_metrics(task, metrics):
+    assert metrics <= task.metrics(*task.specimen(), 1).keys()
 
 
 def test_glue_keeps_the_metrics_of_the_original():
@@ -137,3 +131,50 @@ def test_a_labelled_test_file(lines, labels, tmp_path, tokenizer):
 )  # fmt: skip
 def test_of_losses_the_lowest_is_best(name, sign):
     assert evaluation.sign_of(name) == sign
+
+
+# --- Of all tasks ---
+
+
+def test_collapse_warning():
+    task = Task()
+    task.labels, task.classified = ("yes", "no"), "texts"
+    same, different = np.float32([[0.1, 0.9], [0.3, 0.7]]), np.float32([[0.1, 0.9], [0.7, 0.3]])
+    assert_says(task.sign_of_failure(None, {"logits": same}), "2 ... 'no'")
+    assert task.sign_of_failure(None, {"logits": different}) is None
+    assert task.sign_of_failure(None, {"logits": same[:1]}) is None
+    task.labels = None
+    assert task.sign_of_failure(None, {"logits": np.float32([[1.0], [1.0]])}) is None
+
+
+@pytest.mark.parametrize(
+    ("found", "gold", "what"),
+    [
+        (["a", "a"], [("a",), ("b",)], "2 ... 'a'"),
+        (["", ""], [("a",), ()], "2 ... none"),
+        (["", ""], [(), ()], None),
+        (["a", ""], [("a",), ("b",)], None),
+        (["a"], [("b",)], None),
+    ],
+)
+def test_the_same_answer_to_all_questions_is_a_warning(found, gold, what):
+    warning = base.collapsed("questions get", found, gold)
+    assert (warning is None) == (what is None)
+    assert what is None or names(warning, what)
+
+
+def test_loss_of_the_results_is_the_mean_of_batch_means():
+    losses = np.array([1.0, 2.0, 3.0, 10.0, 20.0])
+    assert mean_over_batches(losses, 2) == pytest.approx((1.5 + 6.5 + 20.0) / 3)
+
+
+def test_an_ensemble_has_the_mean_of_the_outputs():
+    def member(name, step, *values):
+        return Predicted(name, step, {"": {"logits": np.float32([values])}}, f"{name} of {step}")
+
+    data = DataSet(Task(), "", "", "")
+    first, second = member("a", 1, 1.0, 4.0), member("b", 3, 3.0, -4.0)
+    assert data.combined([first]) is first
+    both = data.combined([first, second])
+    assert both.outputs[""]["logits"].tolist() == [[2.0, 0.0]]
+    assert both[0] == "a, b" and both.step == "1 and 3" and both.source == "a of 1 and b of 3"

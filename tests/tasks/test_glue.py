@@ -120,12 +120,6 @@ def test_tasks_without_golden_examples(name, split, count, number, example, labe
         assert [row.label for row in found[1:3]] == ["not_entailment"] * 2
 
 
-def test_the_diagnostic_set_has_no_training_file(tokenizer):
-    assert glue.TASKS["ax"].labels == glue.TASKS["mnli"].labels
-    with refuses("diagnostic ... train ... --task_name"):
-        read("ax", DATA, "train", tokenizer)
-
-
 # --- Bad input ---
 
 
@@ -138,6 +132,8 @@ def test_find_task():
 
 
 def test_missing_file(tokenizer, tmp_path):
+    with refuses("diagnostic ... train ... --task_name"):
+        read("ax", DATA, "train", tokenizer)
     with refuses("RTE/dev.tsv ... --do_eval ... --data_dir"):
         read("rte", tmp_path, "dev", tokenizer)
     path = write(tmp_path, "RTE/dev.tsv", "header")
@@ -197,13 +193,8 @@ def test_blank_lines_count_and_texts_have_any_character_and_length(tokenizer, tm
 ROW_WITHOUT_HEADER = {  # (task, split) -> an example where the header belongs
     ("rte", "dev"): "0\ta\tb\tentailment",
     ("mnli", "train"): "0\t1\t2\t3\t4\t5\t6\t7\ta\tb\tx\tneutral",
-    ("mrpc", "train"): "1\t2\t3\ta\tb",
-    ("sst-2", "train"): "a film\t1",
     ("sts-b", "dev"): "0\tg\tf\ty\t4\ts\ts\ta\tb\t2.5",
-    ("qqp", "train"): "0\t1\t2\ta\tb\t1",
     ("cola", "test"): "0\ta",
-    ("sst-2", "test"): "0\ta",
-    ("ax", "test"): "0\ta\tb",
 }
 
 
@@ -249,13 +240,6 @@ def test_metrics_that_the_original_lacks():
     results = metrics("sts-b", scores[:, np.newaxis], labels[:, np.newaxis])
     expected = METRICS["sts-b"]["_reference_scipy_spearman"]
     assert results["spearman"] == pytest.approx(expected, abs=1e-9)
-
-
-def test_f1_is_of_class_1():
-    # one hit, one miss and one false alarm for class 1: 2 * 1 / (2 * 1 + 1 + 1)
-    results = metrics("mrpc", [[0, 1], [1, 0], [0, 1], [1, 0], [1, 0]], [1, 1, 0, 0, 0])
-    assert results["f1"] == 0.5
-    assert results["eval_accuracy"] == 0.6
 
 
 @pytest.mark.filterwarnings("error")
@@ -359,25 +343,15 @@ def test_examples_that_are_sorted_are_counted(name, labels, is_sorted):
     assert count == (6 if is_sorted else 0)
 
 
-@pytest.mark.parametrize(
-    ("label", "content", "is_same"),
-    [
-        ("x", "t\tx\ty\na\t0\t0\n", True),
-        ("y", "t\tx\ty\na\t0\t0\n", False),
-        ("x", "t\tx\ty\na\t1\t0\n", False),
-    ],
-)
-def test_metrics_of_another_label_column_or_of_corrected_labels_are_others(
-    label, content, is_same, tmp_path
-):
-    def evaluated_on(label, content):
-        (tmp_path / "dev.tsv").write_text(content)
-        row = row_of("t", label, ["0", "1"])
+def test_metrics_of_another_label_column_or_of_corrected_labels_are_others(tmp_path):
+    def evaluated_on(column, label="0"):
+        (tmp_path / "dev.tsv").write_text(f"t\tx\ty\na\t{label}\t0\n")
+        row = row_of("t", column, ["0", "1"])
         data = classification.GlueData(task_of(row), str(tmp_path), "", "", row=row)
         return data.evaluated_on()
 
-    first = evaluated_on("x", "t\tx\ty\na\t0\t0\n")
-    assert (evaluated_on(label, content) == first) == is_same
+    assert evaluated_on("x") == evaluated_on("x")
+    assert evaluated_on("x") not in (evaluated_on("y"), evaluated_on("x", "1"))
 
 
 # --- The real data ---
