@@ -259,6 +259,18 @@ def test_vocabularies_that_lack_tokens_or_repeat_them(tmp_path):
     assert differences(theirs, ours, lines) == [] and len(theirs) == ours.vocab_size
 
 
+@needs_transformers
+@pytest.mark.shared_data
+def test_ids_of_real_lines(tmp_path, shared_data):
+    path = shared_data / "spm" / "30k-clean.model"
+    theirs, ours = theirs_of(tmp_path / "hf", path), ours_of(path)
+    sst2 = (shared_data / "glue" / "SST-2" / "train.tsv").read_text(encoding="utf-8").split("\n")
+    quoted = [line.split("\t")[0] for line in sst2 if "``" in line or "''" in line]
+    books = (shared_data / "corpus" / "books-heldout.txt").read_text(encoding="utf-8").split("\n")
+    assert len(quoted) > 800
+    assert differences(theirs, ours, quoted + books[:2000] + HARD) == []
+
+
 # --- The piece for padding ------------------------------------------------------------------------
 
 

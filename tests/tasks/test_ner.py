@@ -5,6 +5,7 @@ import collections
 import itertools
 import json
 import math
+import re
 import types
 
 import numpy as np
@@ -664,3 +665,23 @@ def test_entities_are_right_as_a_whole(written, tokenizer, predicted, f1):
     assert counts["split"] == 1
     found = metrics(corpus, arrays, logits_of(arrays, predicted), 8)
     assert found["f1"] == f1
+
+
+@pytest.mark.long
+@pytest.mark.shared_data
+def test_all_words_of_wnut17_are_read_and_kept(shared_data, written):
+    folder = shared_data / "ner" / "wnut17"
+    tokenizer = FullTokenizer(spm_model_file=str(shared_data / "spm" / "30k-clean.model"))
+    lines = {}
+    for name in ("wnut17train.conll", "emerging.dev.conll", "emerging.test.annotated"):
+        content = (folder / name).read_text(encoding="utf-8")
+        wanted = [line.split("\t") for line in content.split("\n") if line.strip()]
+        corpus = ner.read(str(folder / name))
+        lines[name] = len(corpus.lines)
+        assert [[word.text, word.label] for word in corpus.words] == wanted
+        labels = sorted({label for _, label in wanted}, reverse=True)
+        arrays = task(tokenizer, 32, labels).features(corpus)
+        ids = arrays["label_ids"][arrays["label_mask"] > 0]
+        text = ner.with_labels(corpus, [labels[id_] for id_ in ids])
+        assert text == re.sub(r"(?m)^[ \t]+$", "", content)
+    assert sorted(lines.values()) == [16742, 24681, 66124]

@@ -12,6 +12,7 @@ from albert_tf.records import schemas
 from albert_tf.tasks import race
 from albert_tf.tasks.base import TextInput
 from albert_tf.tasks.race import Example
+from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training.splits_and_results import Split
 from tests import GOLDEN, SIZES, read_arrays, tiny
 from tests.errors import refuses
@@ -480,6 +481,28 @@ def test_answers_table():
     assert lines[1][:4] == ["middle9.txt", "1", "A", "C"]
     assert lines[2][:4] == ["high 9 .txt", "2", "D", ""]
     assert [float(text) for text in lines[1][4:]] == pytest.approx([0.5, 0.125, 0.125, 0.25])
+
+
+# --- The real data ---
+
+
+@pytest.mark.shared_data
+def test_real_data(shared_data):
+    tokenizer = FullTokenizer(spm_model_file=str(shared_data / "spm" / "30k-clean.model"))
+    counts = {}
+    for split in ("train", "dev"):
+        examples = race.read_examples(str(shared_data / "race"), split, tokenizer)
+        for level in race.LEVELS:
+            counts[split, level] = sum(example.level == level for example in examples)
+        arrays = features(examples[::20], tokenizer, 256, 64)
+        # every sequence has passage, question and both [SEP]
+        assert arrays["segment_ids"].sum(axis=-1).min() >= 2
+        assert ((arrays["input_ids"] == 3).sum(axis=-1) == 2).all()
+    assert len({example.passage_id for example in examples}) == 400
+    assert counts == {
+        ("train", "middle"): 2430, ("train", "high"): 1961,
+        ("dev", "middle"): 791, ("dev", "high"): 646,
+    }  # fmt: skip
 
 
 # --- Other numbers of options ---
