@@ -486,12 +486,10 @@ def test_labels(task, table, normalize):
     try:
         pairs = zip(table.rows, cells, strict=True)
         rows = [row._replace(values=row.values + labels) for row, labels in pairs]
-        while not any(map(str.strip, rows[-1].cells)):  # blank lines at the end of a file
-            rows.pop()
-        found = labels_of(task, rows, normalize) + [None] * (len(cells) - len(rows))
-        if len(given - {""}) == 1 and len(rows) > 2:
+        found = labels_of(task, rows, normalize)
+        if len(found) > 2 and all(label == found[0] for label in found):
             print(
-                f"Warning: {table.path}: all labels are {cells[0][0]!r}. If they stand for missing "
+                f"Warning: {table.path}: all labels are {found[0]!r}. If they stand for missing "
                 "ones, the metrics of the test set say nothing"
             )
         return found
@@ -529,6 +527,9 @@ def read_rows(task, data_dir, split):
         keep_blank=split in task.splits_with_blank_rows,
         skip_short=split in task.splits_with_short_rows,
     )
+    if task.is_own and split == "test" and len(table.first) > 1:  # Excel writes separators alone
+        while not any(table.rows[-1].cells):
+            table.rows.pop()
     if task.is_own:
         _check_texts(task, table)
     if table.header is None and task.splits_with_header is None:
@@ -548,23 +549,32 @@ def _shares_header(task, data_dir, split):
     """Whether the first row is a header, for columns that flags give by number.
 
     It is one if another split begins with the same row and goes on with another, and if its label
-    is that of no other row, unless it has a word or a number above texts.
+    is that of no other row, unless it has a number above texts.
+
+    Raises:
+        UserError: it has such a label, and a word above texts.
     """
     if tables.names_in(task.text):
         return False  # the names tell
     texts, given = {}, {"delimiter": task.delimiter, "has_header": False}
+    is_sure = True
     for other in split_files.SPLITS:
         with contextlib.suppress(UserError):  # the split may not be needed
             path = input_file(task, data_dir, other)
             start = tables.first_lines(unpacking.lines(path))
             table = tables.open_table(path, task.text, start=start, **given)
             rows = [[*map(str.strip, row.cells)] for row in table.rows if row.cells]
-            if len(rows) > 1 and (
-                _kind_of_first_row(task, rows) != "example" or _is_apart(task, rows)
-            ):
+            if len(rows) < 2:
+                continue
+            is_example = _kind_of_first_row(task, rows) == "example"
+            if not is_example or _is_apart(task, rows):
                 texts[other] = [[row[n] for n in task.text if n < len(row)] for row in rows[:2]]
+                is_sure &= not (is_example and tables.are_words(texts[other][0]))
     ours = texts.pop(split, None)
-    return any(ours and ours[0] == rows[0] and ours[1] != rows[1] for rows in texts.values())
+    shared = any(ours and ours[0] == rows[0] and ours[1] != rows[1] for rows in texts.values())
+    if shared and not is_sure:
+        raise UserError(_may_be_header(f"{input_file(task, data_dir, split)}, line 1"))
+    return shared
 
 
 def _kind_of_first_row(task, rows):
@@ -577,6 +587,13 @@ def _kind_of_first_row(task, rows):
     if first or labels[0] in labels[1:]:
         return "example"
     return "header" if others and all(others) else None
+
+
+def _may_be_header(place):
+    return (
+        f"{place}: this line seems to name the columns: give --header if all files have one, else "
+        "remove it, or give --noheader if it is an example"
+    )
 
 
 def _is_apart(task, rows):
@@ -594,13 +611,10 @@ def _check_no_header(task, table, split):
     words; if no labels show that it is a header, there is only a warning then.
     """
     rows = [row.cells for row in table.rows if any(row.cells)]
-    kind = _kind_of_first_row(task, rows)
-    message = (
-        f"{table.rows[0].place}: this line seems to name the columns: give --header if all files "
-        "have one, else remove it, or give --noheader if it is an example"
-    )
+    kind, message = _kind_of_first_row(task, rows), _may_be_header(table.rows[0].place)
     numbers = rows[0][not rows[0][0].isdecimal() :]
-    are_numbers = len({*numbers}) == len(numbers) > 1 and all(map(str.isdecimal, numbers))
+    are_numbers = len({*numbers}) == len(numbers) > 1
+    are_numbers &= all(re.fullmatch(r"\d{1,3}", number) for number in numbers)
     is_of_words = split == "test" and kind == "header" and tables.are_words(rows[0])
     if is_of_words or (are_numbers and _is_apart(task, rows)):
         raise UserError(message)
@@ -712,7 +726,8 @@ def _have_thousands(texts):
     if not (points and others and all(map(_POINTS_OF_THOUSANDS.fullmatch, points))):
         return False
     largest, other = (max(abs(_number(text)) for text in found) for found in (points, others))
-    return any(text.endswith("0") for text in points) or other > 2 * largest
+    has_zeros = any(text.endswith("0") for text in points)
+    return math.isfinite(other) and (has_zeros or other > max(2 * largest, 100))
 
 
 def _score(row, text):

@@ -120,7 +120,8 @@ def is_joined(label, labels):
     """Whether a label consists of several others, a set of str, with a separator between them."""
     parts = [split([label], Form(mark))[0] for mark in _ALWAYS + _PERHAPS]
     if label[:1] + label[-1:] == _LIST:
-        parts.append(items_of(label))
+        with contextlib.suppress(UserError):
+            parts.append(items_of(label))
     return any(len(each) > 1 and {*each} <= labels for each in parts)
 
 

@@ -112,9 +112,8 @@ class Sentences(list):
 
     @property
     def has_labels(self):
-        """Whether the words have labels: all of them, or none; then there may be a stand-in."""
-        found = {word.label for word in self.words}
-        return not (found == {""} or found == {"_"} or found == {"-"})
+        """Whether the words have labels: all of them, or none."""
+        return any(word.label for word in self.words)
 
 
 def input_file(data_dir, split, needed=None):
@@ -140,7 +139,10 @@ def read(path, labels=None, needs_labels=True, columns=RECOGNISED, header=()):
         UserError: as `read_words`; or a label is missing, does not fit the others or is unknown.
     """
     sentences = read_words(path, columns, labels or (), header)
-    if not (needs_labels or sentences.has_labels):
+    found = {word.label for word in sentences.words}
+    if not needs_labels and len(found) == 1 and found <= {"", "_", "-"} - {*(labels or ())}:
+        for words in sentences:
+            words[:] = [word._replace(label="") for word in words]
         return sentences
     _check_labels(sentences, columns, labels is None)
     if columns.word is None:
@@ -155,8 +157,9 @@ def read(path, labels=None, needs_labels=True, columns=RECOGNISED, header=()):
         places.setdefault(word.label, word.place)
     if "" in places:
         raise UserError(
-            f"{places['']}: the label is missing; a line is a word and its label, with a tab or a "
-            "space between them and no tab at its end. A file with commas has a name with .csv"
+            f"{places['']}: the label is missing. In lists, write as many labels as words; else a "
+            "line is a word and its label, with a tab or a space between them and no tab at its "
+            "end. A file with commas has a name with .csv"
         )
     if labels is None:
         with about(path):

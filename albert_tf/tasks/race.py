@@ -360,14 +360,16 @@ def passages_of_table(path, with_answers=True):
     table, found, others = _read_table(path), [], []
     columns, names_of = option_columns(table.header), columns_of(table.header)
     # The first one that has content: others, such as document, may name its file, unless rows have
-    # either, as of two tables that were joined.
-    used = {}
+    # texts in either, as of two tables that were joined.
+    used, done = [], set()
     for name in names_of["article"]:
         place = table.header.index(name)
-        rows = {row.number for row in table.rows if "".join(row.cells[place : place + 1]).strip()}
-        if rows and rows.isdisjoint(set().union(*used.values())):
-            used[name] = rows
-    names_of["article"] = [*used]
+        cells = {row.number: "".join(row.cells[place : place + 1]).strip() for row in table.rows}
+        filled = {number for number, cell in cells.items() if cell}
+        are_texts = all(" " in cells[number] for number in filled)
+        if filled and (not used or (are_texts and filled.isdisjoint(done))):
+            used, done = [*used, name], done | filled
+    names_of["article"] = used
     for number, row in enumerate(table.rows):
         cells = dict(zip(table.header, row.cells, strict=False))
         named = {

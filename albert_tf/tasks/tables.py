@@ -322,19 +322,15 @@ class Table(NamedTuple):
         numbers = [number_of(column, self.header, self.path, self.form) for column in columns]
         width = max(numbers) + 1 - min(0, *numbers)
         blank = [""] * max(width, len(self.first)) if keep_blank else []
-        found, left_out, objects_in = [], self.left_out, {}
-        if not self.form.separator:  # columns that are objects in some rows of JSON
-            for n in numbers:
-                start = f"{self.header[n]}."
-                objects_in[n] = [i for i, name in enumerate(self.header) if name.startswith(start)]
+        found, left_out = [], self.left_out
         for row in self.rows:
             cells = row.cells or blank
             if self.is_own:
                 _check_against_first(row, self)
             if len(cells) >= width:
                 found.append(Row(*row[:3], cells, [cells[n] for n in numbers]))
-                for n, inner in objects_in.items():
-                    if not cells[n] and any(cells[i] for i in inner):
+                for n in numbers:
+                    if isinstance(cells[n], _Object):
                         raise UserError(
                             f"{row.place}: {self.header[n]!r} is an object, but a text in other "
                             "rows: write texts in all rows"
@@ -438,6 +434,7 @@ def _with_index(first, table):
     names = {cells[0] for cells in filled}
     are_numbers = len(names) == len(filled) and all(map(str.isdecimal, names))
     is_of_r = {*map(len, filled)} == {len(first) + 1} and are_numbers
+    is_of_r &= len(names) > 2 or names <= {"1", "2"}  # which may be labels too
     # There may be separators at the ends of rows.
     return [""] * (is_of_r and any(cells[-1].strip() for cells in filled)) + first
 
@@ -510,10 +507,18 @@ def number_of(column, header, path, form=None):
 
 def _objects(content, path):
     """A table of JSON objects, one a line or in a list, as `rows`; their keys are its header."""
-    found = [(n, flat(row or {})) for n, row in objects(content, path)]
-    keys = [*dict.fromkeys(key for _, row in found for key in row)]
-    table = [(n, [cell(row.get(key)) for key in keys] if row else []) for n, row in found]
+    found = [(n, row or {}, flat(row or {})) for n, row in objects(content, path)]
+    keys = [*dict.fromkeys(key for *_, row in found for key in row)]
+    table = []
+    for number, row, cells in found:
+        inner = {key for key, value in row.items() if isinstance(value, dict)} - {*cells}
+        texts = [_Object() if key in inner else cell(cells.get(key)) for key in keys]
+        table.append((number, texts if row else []))
     return [(0, keys), *table]
+
+
+class _Object(str):
+    """An empty cell, for an object of JSON under a key that has a text in other rows."""
 
 
 def json_lines(content, path, row_keys):

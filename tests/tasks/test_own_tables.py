@@ -246,6 +246,8 @@ AB = [("a",), ("b",)]
         (['{"text": "a", "n": "x"}', '{"text": "b", "n": {"choices": ["x", "y"]}}'],
          ("text", "n"), [("a", "x"), ("b", '["x", "y"]')]),
         (['{"text": "a", "n": "x"}', '{"text": "b", "n": {"v": "x"}}'], ("text",), AB),
+        (['{"text": "a", "n": "x"}', '{"text": "b", "n": null, "n.v": 1}'], ("text", "n"),
+         [("a", "x"), ("b", "")]),
     ],
 )  # fmt: skip
 def test_tables_of_json(content, columns, values, tmp_path):
@@ -281,6 +283,7 @@ def test_tables_of_json(content, columns, values, tmp_path):
         ("a.jsonl", ['{"text": "a", "label": "x"}', "[1]"], ("text",), "a.jsonl, line 2 ... [1]"),
         ("a.jsonl", ['{"text": "a"}', '{"text": {"en": "b"}}'], ("text",),
          "a.jsonl, line 2 ... 'text' ... object"),
+        ("a.jsonl", ['{"text": "a"}'], (5,), "a.jsonl ... 6"), ("a.json", "[]", (0,), "a.json"),
         ("a.jsonl", ['{"text": "a", "class": "x"}'], ("label",), "a.jsonl ... 'label' ... 'class'"),
         ("a.json", '{"sports": [{"text": "a"}], "news": [{"text": "b"}]}', ("text",),
          "a.json ... sports, news"),
@@ -335,7 +338,8 @@ def labelled(*labels, mark=","):
          [-0.125, 0.5]),
         # Decimals that are no thousands.
         *(("train.csv", labelled(*scores), {"regression": True}, None, [*map(float, scores)])
-          for scores in (("3.667", "4", "2.333"), ("1.000", "2.500"), ("1.5", "500", "20.000"))),
+          for scores in (("3.667", "4", "2.333"), ("1.000", "2.500"), ("1.5", "500", "20.000"),
+                         ("1.667", "5", "4"))),
         ("train.tsv", ["a\t17", "b\t2,25", "c\t25,15", "d\t2,17"], NUMBERED | SEVERAL,
          ("2", "15", "17", "25"), [["17"], ["2", "25"], ["25", "15"], ["2", "17"]]),
     ],
@@ -459,8 +463,8 @@ FILMS = ["a good film,{}1", "a very dull film,{}2", "two hours of it,{}2", "no f
 @pytest.mark.parametrize("regression", [False, True])
 @pytest.mark.parametrize(
     ("header", "start", "is_asked"),
-    [("1,2", "", True), ("2,1", "", True), ("0,5", "", True), ("text,1", "", False),
-     ("V1,2", "", False), ("id,0,1", "7,", True), ("index,2,1", "7,", True), (",4,2", "7,", True)],
+    [("1,2", "", True), ("2,1", "", True), ("0,5", "", True), ("id,0,1", "7,", True),
+     ("index,2,1", "7,", True), (",4,2", "7,", True), ("7,5", "", True), ("1984,5", "", False)],
 )  # fmt: skip
 def test_a_header_that_may_be_an_example(header, start, is_asked, regression, tmp_path, tokenizer):
     """Its label is known, but all files begin with it, above texts: pandas chose columns."""
@@ -482,6 +486,18 @@ def test_a_header_that_may_be_an_example(header, start, is_asked, regression, tm
         assert len(examples) == 5
 
 
+@pytest.mark.parametrize("first", ["text,1", "Amazing,1"])
+def test_a_word_above_texts_may_be_a_header(first, tmp_path, tokenizer):
+    lines = [first, *(film.format("") for film in FILMS)]
+    write(tmp_path, "train.csv", *lines)
+    given = NUMBERED | {"labels": ["1", "2"]}
+    dev = "dev.csv", first, *lines[:2:-1]
+    with refuses(f"{tmp_path}/dev.csv, line 1 ... --header ... --noheader"):
+        read_own(tmp_path, tokenizer, dev, **given)
+    for header, count in ((True, 2), (False, 3)):
+        assert len(read_own(tmp_path, tokenizer, dev, **given, header=header)[1]) == count
+
+
 @pytest.mark.parametrize(
     ("labels", "count", "is_warned"),
     [("010", 3, False), ("000", 3, True), (["0", "1", "0", ""], 3, False), ("01", 2, False)],
@@ -490,8 +506,9 @@ def test_labels_of_a_test_file(labels, count, is_warned, tmp_path, tokenizer, ca
     """Rows of separators at the end, as of Excel, are no rows; a class alone may stand in."""
     rows = [f"a {n};{label}" if label else ";" for n, label in enumerate(labels)]
     file = "test.csv", "text;label", *rows
-    _, examples, _ = read_own(tmp_path, tokenizer, file, labels=["0", "1"])
+    _, examples, counts = read_own(tmp_path, tokenizer, file, labels=["0", "1"])
     assert (len(examples), examples.are_labelled) == (count, True)
+    assert counts["other_labels"] == 0
     assert ("Warning" in capsys.readouterr().out) == is_warned
 
 
@@ -549,7 +566,7 @@ def test_rows_that_people_rejected_are_a_warning(tmp_path, tokenizer, capsys):
          "train.csv ... 1 ... 'manner' ... colons ... --delimiter=:"),
         *(([("train.csv", *labelled(*scores, mark=";"))], {"regression": True}, "train.csv, line")
           for scores in (("1,000", "2,500"), ("1.234,5", "2"), ("3,5", "2.5"), ("50%", "2"),
-                         ("500", "20.000", "1.500"), ("900", "1.234"), ("-20", "-2.125"))),
+                         ("500", "20.000", "1.500"), ("900", "1.234"), ("-200", "-2.125"))),
         ([("train.jsonl", '{"text": ["a", "b"], "label": "x"}')], {"labels": ["x", "y"]},
          'train.jsonl ... \'text\' ... ["a", "b"]'),
         ([("dev.csv", "text,label", '"a', 'b",a', "c")], {"labels": ["a", "b"]},

@@ -109,7 +109,8 @@ def entries(path, with_context=True):
 
 def _are_blank(answers):
     """Whether answers have no text, as for an impossible question; None if there are no answers."""
-    texts = [x.get("text") for x in answers or [] if isinstance(x, dict)]
+    answers = answers if isinstance(answers, list) else []
+    texts = [answer.get("text") for answer in answers if isinstance(answer, dict)]
     return not any(not isinstance(text, str) or text.strip() for text in texts) if texts else None
 
 

@@ -153,6 +153,7 @@ def test_what_is_no_squad_file_is_an_error(tmp_path, name, content, message):
         (question(is_impossible=2), "q1 ... 'is_impossible' ... 2"),
         (question(is_impossible="no"), "q1 ... 'is_impossible' ... 'no'"),
         ({"id": "q1", "question": "?"}, "q1 ... 'answers'"),
+        ({"id": "q1", "question": "?", "answers": 5}, "q1 ... 'answers' ... 5"),
     ],
 )
 def test_what_cannot_be_trained_on_is_an_error(tmp_path, bad, message):
