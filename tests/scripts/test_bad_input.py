@@ -19,7 +19,7 @@ SCRIPTS = {run_classifier: CLASSIFIER, run_race: RACE, run_squad: SQUAD}
 NOTHING = {"do_train": False, "do_eval": False, "do_predict": False}
 WORKERS = {"distribution_strategy": "multi_worker_mirrored"}
 OWN = {"task_name": "tsv", "label_column": "label"}
-HEADER = "index\tsentence1\tsentence2\tlabel\n"
+NER = {"task_name": "ner"}
 VERSION_1 = {"version_2_with_negative": False, "null_score_diff_threshold": 1.0}
 
 
@@ -62,6 +62,11 @@ def below_a_file(flag):
         (run_classifier, {"labels": "a,b", "regression": True}, "--labels=a,b ... --regression"),
         (run_classifier, {"threshold_to_export": 1e39, "export_dir": "x"}, "_to_export ... 1e+39"),
         (run_classifier, {"threshold_to_export": 0.5}, "--threshold_to_export ... --export_dir"),
+        (run_classifier, {"task_name": "nes"}, "multi_label"),
+        (run_classifier, {"labels": "a,b"}, "--labels ... --task_name=tsv"),
+        (run_classifier, NER | {"text_pair_column": "1"}, "--text_pair_column ... --task_name=tsv"),
+        (run_classifier, NER | {"glue_submission_dir": "x"}, "=x ... --task_name=ner"),
+        (run_classifier, NER | {"threshold_to_export": 1, "export_dir": "x"}, "--threshold_to_e"),
         (run_classifier, EVALUATE, "--output_dir="),
         (run_classifier, bad_file("train.tsv", None), "RTE/train.tsv ... --do_train"),
         (run_classifier, bad_file("test.tsv", None), "RTE/test.tsv ... --do_predict"),
