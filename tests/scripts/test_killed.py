@@ -6,13 +6,13 @@ import subprocess
 import sys
 import time
 
-import numpy as np
 import pytest
 
-from albert_tf.checkpoints import readers, run_directory
+from albert_tf.checkpoints import run_directory
 from albert_tf.training import history
 from tests import ROOT, tiny
 from tests.scripts import two_workers
+from tests.scripts.test_run_pretraining import assert_same_variables, read_variables
 
 pytestmark = pytest.mark.long
 STEPS, KILLS = 320, 8
@@ -53,11 +53,6 @@ def saved_step(directory):
     return found[-1][0] if found else 0
 
 
-def variables(directory):
-    reader = readers.TensorFlowReader(run_directory.latest_in(str(directory)))
-    return {name: reader[name] for name in reader.shapes}
-
-
 @pytest.fixture
 def flags(tmp_path):
     steps = {"num_train_steps": STEPS, "iterations_per_loop": 5, "gradient_accumulation_steps": 2}
@@ -93,12 +88,11 @@ def test_a_killed_run_ends_as_one_that_never_was(flags, tmp_path):
 
 def assert_same_ends(directory, other, step):
     """Compares all that the newest checkpoints of two runs hold: weights, moments, seed, step."""
-    found, wanted = variables(directory), variables(other)
+    newest = [run_directory.latest_in(str(folder)) for folder in (directory, other)]
+    found = read_variables(newest[0])
     assert found["global_step"] == step
-    assert found.keys() == wanted.keys()
     assert "seed" in found and any(name.endswith("adam_m") for name in found)
-    for name, value in wanted.items():
-        np.testing.assert_array_equal(found[name], value, err_msg=name)
+    assert_same_variables(*newest)
 
 
 def test_two_killed_workers_end_as_two_that_never_were(flags, tmp_path):

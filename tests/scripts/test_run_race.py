@@ -14,7 +14,7 @@ from albert_tf.tasks import race
 from albert_tf.text.tokenization import FullTokenizer
 from tests import tiny
 from tests.errors import assert_says
-from tests.tiny import NO_DROPOUT, PREDICT, values_of, write_config
+from tests.tiny import NO_DROPOUT, values_of, write_config
 
 pytestmark = pytest.mark.usefixtures("eagerly")
 
@@ -48,9 +48,6 @@ def blocks(directory):
 
 def table(directory):
     return tiny.table(directory / "predictions.tsv")
-
-
-# --- Files and their formats ---
 
 
 def test_blocks_of_eval_results(first_run):
@@ -87,9 +84,6 @@ def test_files_of_the_predictions(first_run):
         assert metrics[f"eval_accuracy_{level}"] == pytest.approx(wanted)
 
 
-# --- Runs in several processes ---
-
-
 def test_what_is_trained_on_and_what_comes_next(run_main, flags, capsys):
     run_main(run_race, **flags | {"do_eval": False, "do_predict": False}, middle_only=True)
     out = capsys.readouterr().out
@@ -106,30 +100,20 @@ def test_what_is_trained_on_and_what_comes_next(run_main, flags, capsys):
 
 
 def test_once_more_after_the_end_nothing_is_lost(run_main, flags, trained, capsys):
-    before = (trained / "eval_results.txt").read_text()
-    (trained / "predict_results.txt").unlink()
-    for path in trained.glob("race_eval-*.tf_record"):
+    names = ("eval_results.txt", "best_trial.txt", "predictions.tsv")
+    before = {name: (trained / name).read_text() for name in names}
+    for path in (trained / "predictions.tsv", *trained.glob("race_*.tf_record")):
         path.unlink()
-    run_main(run_race, **flags | {"do_train": False}, eval_file=trained / "mine.tf_record")
-    assert_says(capsys.readouterr().out, "step 2 ... best", trained / "mine.tf_record")
-    assert (trained / "eval_results.txt").read_text() == before
-    assert (trained / "predict_results.txt").exists() and (trained / "mine.tf_record").exists()
+    own = {f"{split}_file": trained / f"{split}.tf_record" for split in ("eval", "predict")}
+    run_main(run_race, **flags | {"do_train": False}, **own)
+    said = f"with {trained}/model.ckpt-best"
+    assert_says(capsys.readouterr().out, "step 2 ... best", said, trained / "eval.tf_record")
+    assert {name: (trained / name).read_text() for name in names} == before
+    assert all(path.exists() for path in own.values())
 
 
 def test_how_many_checkpoints_stay(asked, flags):
     assert asked(run_race, **flags, num_keep_checkpoint=1).keep_checkpoint_max == 1
-
-
-def test_predict_alone(run_main, flags, trained, capsys, tmp_path):
-    before = {name: (trained / name).read_text() for name in ("predictions.tsv", "best_trial.txt")}
-    (trained / "predictions.tsv").unlink()
-    run_main(run_race, **flags | PREDICT, predict_file=tmp_path / "mine.tf_record")
-    assert f"with {trained}/model.ckpt-best" in capsys.readouterr().out
-    assert {name: (trained / name).read_text() for name in before} == before
-    assert (tmp_path / "mine.tf_record").exists()
-
-
-# --- Data ---
 
 
 @pytest.mark.parametrize("level", race.LEVELS)
@@ -141,9 +125,6 @@ def test_one_level_alone(run_main, flags, trained, level, capsys):
     assert metrics["eval_accuracy"] == metrics[f"eval_accuracy_{level}"]
     assert len([name for name in metrics if name.startswith("eval_accuracy_")]) == 1
     assert all(row[0].startswith(level) for row in table(trained)[1:])
-
-
-# --- Warnings ---
 
 
 @pytest.mark.parametrize(
