@@ -177,15 +177,6 @@ def test_directory_for_transformers(to_transformers, with_vocabulary, capsys):
     assert f"Wrote 32 variables as AlbertForPreTraining to {directory}\n" in printed
 
 
-@pytest.mark.long
-def test_directory_with_wordpiece(to_transformers, with_vocabulary):
-    folder, _ = with_vocabulary(pieces=1542, vocabulary="vocab.txt")
-    directory, tokenizer = to_transformers(folder)
-    assert tokenizer["tokenizer_class"] == "PreTrainedTokenizerFast"
-    assert tokenizer["do_lower_case"] is True
-    assert (directory / "vocab.txt").exists() and not (directory / "spiece.model").exists()
-
-
 # --- What is written and what is not -------------------------------------------------------------
 
 
