@@ -11,8 +11,8 @@ import pytest
 from albert_tf.checkpoints import run_directory
 from albert_tf.training import history
 from tests import ROOT, tiny
-from tests.scripts import two_workers
 from tests.scripts.test_run_pretraining import assert_same_variables, read_variables
+from tests.scripts.test_workers import JOBS, log_of, started
 
 pytestmark = pytest.mark.long
 STEPS, KILLS = 320, 8
@@ -98,23 +98,22 @@ def assert_same_ends(directory, other, step):
 def test_two_killed_workers_end_as_two_that_never_were(flags, tmp_path):
     flags |= {"save_checkpoints_steps": 50}
 
-    def started(directory):
-        values = flags | {"output_dir": directory}
-        return two_workers.started(values, two_workers.JOBS["workers"], tmp_path)
+    def workers(directory):
+        return started(flags | {"output_dir": directory}, JOBS["workers"], tmp_path)
 
     def train_to_the_end(directory):
-        with started(directory) as processes:
+        with workers(directory) as processes:
             for number, process in enumerate(processes):
-                assert process.wait(timeout=900) == 0, two_workers.log_of(tmp_path, number)
+                assert process.wait(timeout=900) == 0, log_of(tmp_path, number)
 
     train_to_the_end(tmp_path / "whole")
     moments, killed = random.Random(1), tmp_path / "killed"
     for earliest in (1, 120):
         step = earliest + moments.randrange(100)
-        with started(killed) as processes:
+        with workers(killed) as processes:
             while last_step(killed) < step:
                 assert all(process.poll() is None for process in processes), [
-                    two_workers.log_of(tmp_path, number) for number in (0, 1)
+                    log_of(tmp_path, number) for number in (0, 1)
                 ]
                 time.sleep(0.005)
             time.sleep(moments.uniform(0, 0.1))
