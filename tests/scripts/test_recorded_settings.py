@@ -30,7 +30,7 @@ SHARED |= {"train_batch_size": 2}
 SCRIPTS = {  # module, flags of data, settings of text, flags of training, files to compare
     "classifier": (
         run_classifier, {"data_dir": GLUE, "task_name": "CoLA"}, CASED | {"max_seq_length": 24},
-        {"train_step": 1, "do_eval": True}, "test_results.tsv",
+        {"train_step": 2, "do_eval": True}, "test_results.tsv",
     ),
     "race": (
         run_race, {"data_dir": GLUE}, CASED | {"max_seq_length": 48, "max_qa_length": 12},
@@ -174,31 +174,22 @@ def test_a_run_without_a_record_follows_the_flags(trained, predict, parts, tmp_p
     assert predict("classifier", **text | {"do_lower_case": True}, **given) != expected
 
 
-# --- Ensembles -----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("part", "values", "message"),
     [
-        ({"text": {"doc_stride": 8}}, "--doc_stride=16 ... two/run.json ... --doc_stride=8"),
-        pytest.param(
-            {"vocabulary": {"sha256": "00"}}, "spm.model ... two/run.json", marks=pytest.mark.long
-        ),
+        ("text", {"doc_stride": 8}, "--doc_stride=16 ... two/run.json ... --doc_stride=8"),
+        ("vocabulary", {"sha256": "00"}, "spm.model ... two/run.json"),
     ],
 )
-def test_models_of_an_ensemble_read_the_same(trained, run_main, tmp_path, change, message):
+def test_models_of_an_ensemble_read_the_same(trained, run_main, tmp_path, part, values, message):
     one = trained("squad")
     two = Path(shutil.copytree(one, tmp_path / "two"))
-    flags = {"predict_file": SCRIPTS["squad"][1]["predict_file"], "do_predict": True}
-    flags |= {"output_dir": tmp_path / "both", "ensemble_dirs": f"{one},{two}"}
-    run_main(run_squad, **flags)
-    assert (tmp_path / "both" / "predictions.json").exists()
     content = json.loads((two / "run.json").read_text())
-    for name, values in change.items():
-        content[name] |= values
+    content[part] |= values
     (two / "run.json").write_text(json.dumps(content))
+    flags = {"predict_file": SCRIPTS["squad"][1]["predict_file"], "do_predict": True}
     with refuses(message):
-        run_main(run_squad, **flags)
+        run_main(run_squad, **flags, output_dir=tmp_path / "both", ensemble_dirs=f"{one},{two}")
 
 
 # --- Training ------------------------------------------------------------------------------------
@@ -274,8 +265,8 @@ def test_a_resumed_training_keeps_its_text(trained, parts, train, tmp_path):
     out = shutil.copytree(trained("classifier"), tmp_path / "out")
     other = {"spm_model_file": parts / "other.model", "do_lower_case": True}
     with refuses("--do_lower_case=true ... other.model"):
-        train(out, train_step=2, allow_random_init=True, **other)
-    train(out, train_step=2, allow_random_init=True)
+        train(out, train_step=3, allow_random_init=True, **other)
+    train(out, train_step=3, allow_random_init=True)
     assert RunDirectory(str(out)).settings.text == SCRIPTS["classifier"][2]
 
 
@@ -285,10 +276,10 @@ def test_a_resumed_training_keeps_its_length_buckets(train, tmp_path):
     flags = {"init_checkpoint": tmp_path / "model.ckpt-best", "do_eval": False}
     flags |= {"shuffle_buffer_size": 100}
     train(tmp_path / "out", length_buckets="8,16", **flags)
-    train(tmp_path / "out", train_step=2, **flags)
+    train(tmp_path / "out", train_step=3, **flags)
     assert RunDirectory(str(tmp_path / "out")).settings.flags["length_buckets"] == ["8", "16"]
     with refuses("--length_buckets=16 ... 8,16"):
-        train(tmp_path / "out", train_step=3, length_buckets="16", **flags)
+        train(tmp_path / "out", train_step=4, length_buckets="16", **flags)
 
 
 def test_a_training_next_to_the_best_checkpoint_of_another_is_an_error(trained, train, tmp_path):
@@ -373,3 +364,71 @@ def test_weights_next_to_the_vocabulary_of_the_records_are_continued(
     pretrain(**mine)
     with refuses(f"{release} ... other.model"):
         pretrain(output_dir=tmp_path / "new", **mine | {"input_file": records / "others"})
+
+
+# --- A training that is done: its command changes nothing, and other settings are an error -------
+
+
+def contents(directory):
+    return {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def out(trained, tmp_path):
+    """A copy of the directory of a training that is done."""
+    return Path(shutil.copytree(trained("classifier"), tmp_path / "out"))
+
+
+@pytest.fixture
+def again(out, parts, run_main):
+    """Types its command again, with other flags: again(**flags)."""
+
+    def run(**others):
+        _, data, text, training, _ = SCRIPTS["classifier"]
+        files = {"spm_model_file": parts / "spm.model", "albert_config_file": parts / "config.json"}
+        run_main(run_classifier, **SHARED | data | text | training | files | others, output_dir=out)
+
+    return run
+
+
+def test_the_same_command_changes_no_file(again, out, capsys):
+    before = contents(out)
+    again()
+    assert contents(out) == before
+    assert "Nothing left to train: step 2 of 2 is done." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("flags", "shown"),
+    [
+        ({"learning_rate": 2e-4}, "--learning_rate=0.0002, before 0.0001"),
+        ({"max_seq_length": 32}, "--max_seq_length=32, before 24"),
+        ({"train_step": 1}, "--train_step=1, before 2"),
+        ({"warmup_step": 1}, "--warmup_step=1, before 0"),
+    ],
+)
+def test_other_settings_are_an_error_and_change_no_file(again, out, flags, shown):
+    before = contents(out)
+    with refuses(shown, "step 2 of ", out):
+        again(**flags)
+    assert contents(out) == before
+
+
+@pytest.mark.long
+def test_more_updates_and_predictions_are_something_to_do(again, out):
+    record = (out / "run.json").read_bytes()
+    again(do_predict=True)
+    assert (out / "test_results.tsv").exists() and (out / "run.json").read_bytes() == record
+    again(train_step=3)
+    assert (out / "model.ckpt-3.index").exists() and (out / "run.json").read_bytes() != record
+
+
+def test_a_pretraining_that_is_done(records, pretrain, tmp_path, capsys):
+    given = {"input_file": records / "mine", "learning_rate": 1e-3}
+    pretrain(**given)
+    before = contents(tmp_path / "out")
+    pretrain(**given)
+    assert "Nothing left to train: step 1 of 1 is done." in capsys.readouterr().out
+    with refuses("step 1 of 1 ... --learning_rate=0.002 ... 0.001"):
+        pretrain(**given | {"learning_rate": 2e-3})
+    assert contents(tmp_path / "out") == before
