@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Minimal pairs: reading them, and the metrics of a model whose probabilities are known."""
+"""Minimal pairs: reading them, the metrics of a model of known probabilities, the command."""
 
 import json
 import math
@@ -11,8 +11,12 @@ import tensorflow as tf
 
 import albert_tf
 from albert_tf.api import minimal_pairs
+from albert_tf.cli import minimal_pairs as command
+from albert_tf.model import encoder, heads
 from tests import tiny
 from tests.errors import refuses
+
+pytestmark = pytest.mark.usefixtures("eagerly")
 
 WORDS = ("the", "in", "of", "man", "old", "was")
 PAIR = {"sentence_good": "a b", "sentence_bad": "b a"}
@@ -65,16 +69,17 @@ def test_forms_of_files(content, write):
         assert place == f"{path}, line {number}"
 
 
-def test_quotes_and_commas_of_sentences_stay(write):
-    lines = ['He said,"no" to me', '"Yes,"she said', "a,b", "b,a"]
-    (found,) = minimal_pairs.read([write("\n".join(lines))])
-    assert found.sentences == lines
-
-
-@pytest.mark.parametrize("first", ["#a b", "[A] saw [b]"])
-def test_sentences_that_look_like_something_else(first, write):
-    (paradigm,) = minimal_pairs.read([write(f"{first}\n#b a\nc d\nd c\n")])
-    assert paradigm.sentences == [first, "#b a", "c d", "d c"]
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["#a b", "#b a", "c d", "d c"],
+        ["[A] saw [b]", "#b a", "c d", "d c"],
+        ['He said,"no" to me', '"Yes,"she said', "a,b", "b,a"],
+    ],
+)
+def test_sentences_that_look_like_something_else(lines, write):
+    (paradigm,) = minimal_pairs.read([write("\n".join(lines))])
+    assert paradigm.sentences == lines
 
 
 def test_paradigms_lie_in_several_files_and_some_pairs_are_taken(write):
@@ -116,7 +121,6 @@ def test_a_table_of_unknown_columns_is_refused(write):
     [
         ("", "pairs.txt"),
         ("sentence_good\tsentence_bad\n", "pairs.txt"),
-        ("a\n\nb\nc\n", "line 1"),
         ("a\n \nb\nc\n", "line 1"),
         ("a\nb\nc\n", "line 3 ... 3"),
         ("a\tb\nc\n", "line 2 ... 1"),
@@ -145,9 +149,14 @@ def test_bad_files(content, message, write):
 
 
 @pytest.fixture(scope="module")
-def loaded(tmp_path_factory):
+def release(tmp_path_factory):
+    return tiny.write_release(tmp_path_factory.mktemp("release"))
+
+
+@pytest.fixture(scope="module")
+def loaded(release):
     """A model by which, whatever stands around, of WORDS a later one is more likely."""
-    found = albert_tf.load(tiny.write_release(tmp_path_factory.mktemp("release")))
+    found = albert_tf.load(release)
     for variable in found.model.variables:
         variable.assign(tf.zeros_like(variable))
     bias = np.zeros(found.config.vocab_size, np.float32)
@@ -257,3 +266,44 @@ def test_metrics_of_something_else_are_noticed(loaded, tmp_path):
     (tmp_path / "out.json").write_text("[1]")
     with refuses(path):
         minimal_pairs.evaluate(loaded, suite, "original", path)
+
+
+# --- The command ---------------------------------------------------------------------------------
+
+
+def test_a_table_and_json(release, run_main, tmp_path, capsys):
+    good = ["The cats annoy Tim.", "of the painter", "It was a landscape."]
+    bad = ["The cats annoys Tim.", "the of painter", "It were a landscape."]
+    for number, pair in enumerate(zip(good, bad, strict=True)):
+        (tmp_path / f"{number}.tsv").write_text("\t".join(pair) + "\n")
+    flags = {"model": release, "input_file": tmp_path / "*.tsv"}
+    run_main(command, **flags, output_file=tmp_path / "out.json")
+    table = capsys.readouterr().out
+    metrics = json.loads((tmp_path / "out.json").read_text())
+    loaded = albert_tf.load(release)
+    scores = ([loaded.score(text)["log_prob"] for text in texts] for texts in (good, bad))
+    right = [one > other for one, other in zip(*scores, strict=True)]
+    assert [metrics["paradigms"][name]["correct"] for name in "012"] == right
+    assert metrics["overall"]["accuracy"] == pytest.approx(sum(right) / 3)
+    assert f"all pairs  {100 * sum(right) / 3:8.1f}" in table and "Loaded" not in table
+    capsys.readouterr()
+    run_main(command, **flags)
+    assert capsys.readouterr().out == table
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [(heads.ClassificationModel, {"num_outputs": 2}), (encoder.AlbertModel, {})],
+)
+def test_a_model_without_masked_lm_head(kind, options, run_main, tmp_path):
+    tiny.write_release(tmp_path, kind, **options)
+    (tmp_path / "pairs.tsv").write_text("a\tb\n")
+    with refuses("minimal_pairs"):
+        run_main(command, model=tmp_path, input_file=tmp_path / "pairs.tsv")
+
+
+def test_a_sentence_that_is_too_long(release, run_main, tmp_path):
+    path = tmp_path / "pairs.txt"
+    path.write_text("of\nthe\nof " + "of " * 20 + "\nthe\n")
+    with refuses("pairs.txt, line 3 ... 21 ... max_seq_length=16"):
+        run_main(command, model=release, input_file=path, max_seq_length=16)

@@ -66,17 +66,6 @@ def test_methods_differ_where_a_word_has_several_pieces(loaded):
     assert loaded.score(text) == loaded.score(text, method="within_word_l2r")
 
 
-def test_a_model_of_known_probabilities(tmp_path):
-    loaded = albert_tf.load(tiny.write_release(tmp_path))
-    for variable in loaded.model.variables:
-        variable.assign(tf.zeros_like(variable))
-    counts = np.arange(1, loaded.config.vocab_size + 1)
-    loaded.model.masked_lm.output_bias.assign(np.log(counts))  # whatever stands around
-    ids = loaded.tokenizer.encode_ids(TEXTS[0])
-    expected = sum(math.log(counts[id_] / counts.sum()) for id_ in ids)
-    assert loaded.score(TEXTS[0])["log_prob"] == pytest.approx(expected, rel=1e-5)
-
-
 @pytest.mark.parametrize("method", SCORE_METHODS)
 def test_scores_equal_those_of_transformers(method, run_main, tmp_path):
     """200 sentences, each piece masked by hand and one sequence at a time, on PyTorch."""

@@ -37,25 +37,14 @@ def answer_to(script, launched, *words):
 
 
 @pytest.mark.parametrize("script", COMMANDS)
-@pytest.mark.parametrize(
-    "value, message",
-    [
-        ("https://example.org/x", "https://example.org/x"),
-        ("none\udcff", "UTF-8"),
-        ("{loop}/x", "loop/x"),
-    ],
-)
-def test_paths_that_no_file_can_have(script, value, message, launched, tmp_path):
-    (tmp_path / "loop").symlink_to("loop")
-    value = value.replace("{loop}", str(tmp_path / "loop"))
-    paths = names_of(script, is_path)
+def test_paths_that_no_file_can_have(script, launched):
+    """tests/test_options.py has other such paths."""
+    value, paths = "https://example.org/x", names_of(script, is_path)
     assert paths
     for name in paths:  # whether what is required is given or not
-        said = answer_to(script, launched, f"--{name}={value}")
-        assert said.startswith(f"--{name}=")
-        assert_names(said, message)
+        assert answer_to(script, launched, f"--{name}={value}").startswith(f"--{name}={value}")
     required = [f"--{name}=none" for name in names_of(script, flag_groups.requirement)]
-    assert_names(answer_to(script, launched, *required, f"--{paths[0]}={value}"), message)
+    assert_names(answer_to(script, launched, *required, f"--{paths[0]}={value}"), value)
 
 
 @pytest.mark.parametrize(
@@ -142,11 +131,6 @@ MISTAKES_OF = {  # script -> rows of words and a part of the answer
         (("--epochs=3",), "--epochs=3 ... --num_train_epochs"),
         (("--num_epochs", "2"), "--num_epochs ... --num_train_epochs"),
         (("--learning-rate=1",), "--learning-rate=1 ... --learning_rate"),
-        (("--lr=1e-5",), "--lr=1e-5 ... --learning_rate"),
-        (("--batch_size=8",), "--batch_size=8 ... --train_batch_size"),
-        (("--per_device_train_batch_size=8",), "=8 ... --train_batch_size"),
-        (("--max_length=128",), "--max_length=128 ... --max_seq_length"),
-        (("--model_name_or_path=a",), "--model_name_or_path=a ... --init_checkpoint"),
         (("--max_seq_lenght=9",), "--max_seq_lenght=9 ... --max_seq_length"),
         (("--do_train=yes",), "--do_train=yes ... true or false"),
         ((*GLUE, "--output_dir=a", "--do_train", "true"), "true ... --do_train=true"),
@@ -156,7 +140,6 @@ MISTAKES_OF = {  # script -> rows of words and a part of the answer
         ((*GLUE, *TRAIN, "--albert_config_file=none"), "config_file=none"),
         ((*GLUE, *TRAIN, "--albert_config_file={here}"), "--albert_config_file="),
         ((*GLUE, *TRAIN, "--albert_config_file={here}/bad.json"), "JSON"),
-        ((*GLUE, *TRAIN, "--albert_config_file={here}/list.json"), "JSON"),
         ((*GLUE, *TRAIN, "--albert_config_file={here}/no.json"), "no.json"),
         ((*GLUE, *TRAIN, *MODEL), "--init_checkpoint"),
         ((*GLUE, *TRAIN, "--allow_random_init"), "--albert_config_file"),
@@ -168,10 +151,7 @@ MISTAKES_OF = {  # script -> rows of words and a part of the answer
         ((*GLUE, *TRAIN, *FRESH, "--task_name=SST2"), "sst-2"),
         ((*GLUE, *TRAIN, *FRESH, "--max_seq_length=4"), "5"),
         ((*GLUE, *TRAIN, *FRESH, "--export_tflite"), "--export_tflite"),
-        (
-            (*GLUE, *TRAIN, *FRESH, "--export_dir=a", "--card_file={here}/latin.md"),
-            "latin.md ... UTF-8",
-        ),
+        ((*GLUE, *TRAIN, *FRESH, "--export_dir=a", "--card_file={here}/latin.md"), "md ... UTF-8"),
         ((*GLUE, *TRAIN, *FRESH, "--glue_submission_dir=a"), "--do_predict"),
         ((*GLUE, *TRAIN, *FRESH, "--text_column=a"), "--task_name=rte ... tsv"),
         ((*GLUE, *TRAIN, *FRESH, "--profile_steps=9"), "first:last"),
@@ -182,36 +162,23 @@ MISTAKES_OF = {  # script -> rows of words and a part of the answer
     "run_race": [
         ((), "--data_dir, --output_dir ... --help"),
         (("--data_dir=x", "--output_di=y"), "--output_di ... --output_dir ... --help"),
-        (("--data_dir=x", "--output_dir=y", "--train_step=few"), "--train_step=few ... --help"),
-        (("--data_dir=x", "--output_dir=y", "--learning_rate=1e-5x"), "--learning_rate=1e-5x"),
-        (("--data_dir={here}", "--output_dir="), "--output_dir"),
-        ((*TRAIN, "--data_dir={here}", "--export_dir="), "--export_dir"),
         ((*TRAIN, *FRESH, "--data_dir=none"), "--data_dir=none"),
-        ((*TRAIN, *FRESH, "--data_dir={here}", "--max_qa_length=510"), "--max_qa_length=510"),
         ((*TRAIN, "--data_dir={here}", "--high_only", "--middle_only"), "--high_only"),
-        ((*TRAIN, *FRESH, "--data_dir={here}", "--dropout_prob=1"), "--dropout_prob"),
         ((*PREDICT, "--data_dir={here}", "--nodo_train"), "/ou"),
         ((*PREDICT, "--data_dir={here}", "--ensemble_dirs=a,b"), "--ensemble_dirs ... --do_train"),
         ((*PREDICT, "--data_dir={here}", "--nodo_train", "--ensemble_dirs=a,b"), "_dirs=a"),
-        ((*PREDICT, "--data_dir={here}", "--seed=-1"), "--seed ... 0 ... -1"),
     ],
     "run_squad": [
-        (("--output_dir=",), "--output_dir"),
-        ((*TRAIN, "--train_file=x", "--export_dir="), "--export_dir"),
         ((*TRAIN, *FRESH), "--do_train ... --train_file"),
         ((*TRAIN, *FRESH, "--train_file=none"), "--train_file=none"),
         ((*TRAIN, *FRESH, "--train_file={here}"), "--train_file="),
         ((*TRAIN, *FRESH, "--train_file={here}/bad.json", "--doc_stride=400"), "_stride=400"),
         ((*PREDICT, *MODEL, "--predict_file={here}/bad.json"), "/ou"),
         ((*PREDICT, "--predict_file={here}/bad.json", "--ensemble_dirs=a,b"), "_dirs=a"),
-        (
-            (*PREDICT, "--predict_file=x", "--null_score_diff_threshold=nan"),
-            "_diff_threshold ... nan",
-        ),
+        ((*PREDICT, "--predict_file=x", "--null_score_diff_threshold=nan"), "_threshold ... nan"),
     ],
     "run_pretraining": [
         (("--epochs=3",), "--epochs=3 ... --num_train_steps"),
-        (("--model=a",), "--model=a ... --init_checkpoint"),
         ((*RECORDS, "--input_file=x", "--output_dir="), "--output_dir"),
         ((*RECORDS, "--input_file=none*"), "--input_file ... 'none*'"),
         ((*RECORDS, "--input_file={here}/*", "--eval_input_file=none", "--do_eval"), "'none'"),
@@ -222,10 +189,7 @@ MISTAKES_OF = {  # script -> rows of words and a part of the answer
         ((*RECORDS, "--input_file={here}/*", "--ngram=2"), "--ngram ... --mask"),
         ((*RECORDS, "--input_file={here}/*", "--nodo_whole_word_mask"), "--masked"),
         ((*RECORDS, "--input_file=x", "--nodo_train"), "--do_train"),
-        (
-            (*RECORDS, "--input_file={here}/*", "--nodo_train", "--do_eval"),
-            "--output_dir= ... /out",
-        ),
+        ((*RECORDS, "--input_file={here}/*", "--nodo_train", "--do_eval"), "_dir= ... /out"),
     ],
     "create_pretraining_data": [
         ((*DATA, "--input_file=none"), "--input_file ... 'none'"),
@@ -265,8 +229,6 @@ MISTAKES_OF = {  # script -> rows of words and a part of the answer
         ((*EXPORT, "--albert_directory={here}", "--max_seq_length=9"), "--export"),
     ],
     "predict": [
-        (("--batch_size=8",), "--batch_size=8 ... --predict_batch_size"),
-        (("a film",), "a film ... --text="),
         (("--text=a", "film"), "film ... --text="),
         ((), "--saved_model ... --model"),
         (("--saved_model=none", "--text=a"), "--saved_model=none"),
@@ -278,18 +240,10 @@ MISTAKES_OF = {  # script -> rows of words and a part of the answer
 }
 BAD_VALUES = [  # which come before what is not given
     ("run_pretraining", "--dtype=float16"),
-    ("run_squad", "--dtype=float16"),
     ("run_classifier", "--train_step=abc"),
-    ("run_squad", "--shuffle_buffer_size=100000000", "1 ... 10000000"),
-    ("run_race", "--train_step=-1", "--train_step ... 1 ... -1"),
     ("run_pretraining", "--learning_rate=x"),
-    ("make_config", "--size=medium"),
-    ("create_pretraining_data", "--ngram=three"),
     ("create_pretraining_data", "--ngram=0", "--ngram ... 1"),
-    ("train_sentencepiece", "--vocab_size=30k"),
     ("export_checkpoints", "--export_format=pt"),
-    ("export_to_tfhub", "--export_type=x"),
-    ("predict", "--top_k=all"),
     ("run_race", "--do_train=perhaps"),
 ]
 MISTAKES = [(script, *row) for script, rows in MISTAKES_OF.items() for row in rows]
@@ -303,7 +257,7 @@ def said_without_tensorflow(tmp_path_factory):
     for folder in ("model", "bad", "empty"):
         (here / folder).mkdir()
     texts = {"config.json": CONFIG_TEXT, "model/albert_config.json": CONFIG_TEXT}
-    texts |= {"bad.json": "{", "bad/albert_config.json": "{", "list.json": "[1]"}
+    texts |= {"bad.json": "{", "bad/albert_config.json": "{"}
     texts |= {"no.json": '{"vocab_size": -1}', "vocab.txt": VOCABULARY}
     for name, text in texts.items():
         (here / name).write_text(text)
@@ -359,9 +313,6 @@ def test_names_of_other_libraries_mean_flags_of_commands(ours):
 )
 def test_names_that_nobody_has_mean_the_nearest_flag(script, typed, meant):
     assert options.name_here(typed, names_of(script, lambda _: True)) == meant
-
-
-# --- Remote paths --------------------------------------------------------------------------------
 
 
 @pytest.fixture

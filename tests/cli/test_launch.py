@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What scripts share: checks of flags, locks, the one line of an error."""
 
-import contextlib
 import os
 
 import pytest
@@ -15,16 +14,15 @@ from albert_tf.training import devices, runs
 from tests.errors import refuses
 from tests.processes import run_python
 
+HELD_OUT = {"heldout_fraction": 0.5}
+
 
 @pytest.mark.parametrize(
     ("outputs", "message"),
     [
         ({"output_file": ""}, "--output_file"),
-        ({"heldout_fraction": 0.5, "heldout_output_file": ","}, "--heldout_output_file"),
-        (
-            {"heldout_fraction": 0.5, "heldout_output_file": "a@0"},
-            "--heldout_output_file=a@0 ... 1",
-        ),
+        (HELD_OUT | {"heldout_output_file": ","}, "--heldout_output_file"),
+        (HELD_OUT | {"heldout_output_file": "a@0"}, "--heldout_output_file=a@0 ... 1"),
     ],
 )
 def test_bad_names_of_output_files_are_refused(run_main, tmp_path, outputs, message):
@@ -57,27 +55,11 @@ def locked(directory, parts):
 def test_what_a_run_locks_and_gives_up(parts, names, tmp_path):
     with pytest.raises(KeyboardInterrupt), locked(tmp_path, parts):
         assert sorted(path.name for path in tmp_path.iterdir()) == [f"{n}.lock" for n in names]
+        for name in names:
+            with refuses(name), locks.locked(str(tmp_path), name):
+                pass
         raise KeyboardInterrupt
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize(
-    "purpose, parts, refused",
-    [
-        ("training", TRAIN, True),
-        ("training", EVALUATE, False),
-        ("training", BOTH, True),
-        ("evaluating", TRAIN, False),
-        ("evaluating", EVALUATE, True),
-        ("evaluating", BOTH, True),
-    ],
-)
-def test_who_may_work_next_to_whom(purpose, parts, refused, tmp_path):
-    expected = refuses(purpose) if refused else contextlib.nullcontext()
-    with locks.locked(str(tmp_path), purpose):
-        with expected, locked(tmp_path, parts):
-            assert not refused
-        assert [path.name for path in tmp_path.iterdir()] == [f"{purpose}.lock"]
 
 
 @pytest.mark.parametrize("is_chief", [True, False])

@@ -19,9 +19,9 @@ from albert_tf.errors import UserError
 from albert_tf.options import SentencePiece
 from albert_tf.records import record_files
 from albert_tf.text import clean_up, sentencepiece_training
-from albert_tf.text.sentencepiece_training import Sample, train, vocabulary_text
+from albert_tf.text.sentencepiece_training import Sample, train
 from albert_tf.text.tokenization import FullTokenizer, preprocess_text
-from tests import ROOT
+from tests import ROOT, tiny
 from tests.errors import assert_error, assert_says, refuses
 
 
@@ -54,8 +54,9 @@ def test_the_model_has_the_options_of_the_release(tmp_path, run_main, capsys, se
     # A symbol of its own is a piece of its own.
     assert "." in model.encode("the work.", out_type=str)
     assert not any(re.search("[A-Z]", model.id_to_piece(i)) for i in range(5, 300))
-    lines = prefix.with_suffix(".vocab").read_text().splitlines()
-    assert [line.split("\t")[0] for line in lines] == [model.id_to_piece(i) for i in range(300)]
+    rows = tiny.table(prefix.with_suffix(".vocab"))
+    assert [piece for piece, _ in rows] == [model.id_to_piece(i) for i in range(300)]
+    assert rows[0][1] == rows[1][1] == "0" and all(float(score) <= 0 for _, score in rows)
     assert FullTokenizer(spm_model_file=f"{prefix}.model").special_ids().mask == 4
 
     # The form of the file does not matter, and a second time gives the same bytes.
@@ -65,47 +66,46 @@ def test_the_model_has_the_options_of_the_release(tmp_path, run_main, capsys, se
     assert model == prefix.with_suffix(".model").read_bytes()
 
 
-def read(path, content, monkeypatch, run_main, **values):
-    """What the trainer is given of a file."""
-    found = []
+@pytest.fixture
+def read(tmp_path, monkeypatch, run_main):
+    """What the trainer is given of a file: read(content, flag=value, ...) -> its sentences."""
 
-    def train(sentences, *_):
-        found.extend(sentences)
-        raise UserError("enough")
+    def run(content, **values):
+        found, path = [], tmp_path / "a"
 
-    path.write_bytes(content)
-    monkeypatch.setattr(sentencepiece_training, "train", train)
-    values |= {"input_file": path, "model_prefix": path.parent / "out/spm"}
-    with refuses("enough"):
-        run_main(train_sentencepiece, **values)
-    return found
+        def train(sentences, *_):
+            found.extend(sentences)
+            raise UserError("enough")
 
+        path.write_bytes(content)
+        monkeypatch.setattr(sentencepiece_training, "train", train)
+        with refuses("enough"):
+            run_main(train_sentencepiece, input_file=path, model_prefix=tmp_path / "spm", **values)
+        return found
 
-def test_the_text_is_cleaned_as_it_is_for_records(tmp_path, monkeypatch, run_main):
-    path, content = tmp_path / "a", "Ein É.\n\n \nZwei  ﬁ\n".encode()
-    kept = read(path, content, monkeypatch, run_main)
-    assert kept == ["ein e\u0301.", "zwei fi"]  # a new vocabulary keeps accents
-    stripped = read(path, content, monkeypatch, run_main, strip_accents=True)
-    assert stripped == ["ein e.", "zwei fi"]
-    cased = read(path, content, monkeypatch, run_main, strip_accents=True, do_lower_case=False)
-    assert cased == ["Ein E.", "Zwei fi"]
-    skipped = read(path, b"one\ncaf\xe9\n", monkeypatch, run_main, on_decode_error="skip")
-    assert skipped == ["one"]
+    return run
 
 
-def test_documents_are_split_and_lines_left_out(tmp_path, monkeypatch, run_main, capsys):
+def test_the_text_is_cleaned_as_it_is_for_records(read):
+    content = "Ein É.\n\n \nZwei  ﬁ\n".encode()
+    assert read(content) == ["ein e\u0301.", "zwei fi"]  # a new vocabulary keeps accents
+    assert read(content, strip_accents=True) == ["ein e.", "zwei fi"]
+    assert read(content, strip_accents=True, do_lower_case=False) == ["Ein E.", "Zwei fi"]
+    assert read(b"one\ncaf\xe9\n", on_decode_error="skip") == ["one"]
+
+
+def test_documents_are_split_and_lines_left_out(read, tmp_path, run_main, capsys):
     pytest.importorskip("sentence_splitter", reason="needs the extra documents")
     values = {"input_format": "jsonl", "on_decode_error": "skip"}
-    content = b'{"text": "one"}\n{"text": null}\n{}\ncaf\xe9\n'
-    assert read(tmp_path / "a", content, monkeypatch, run_main, **values) == ["one"]
+    assert read(b'{"text": "one"}\n{"text": null}\n{}\ncaf\xe9\n', **values) == ["one"]
     printed = capsys.readouterr().out
     assert_says(printed, "skipped ... 2 ... --text_key", "skipped ... 1 ... UTF-8")
-    places = {"input_file": tmp_path / "a", "model_prefix": tmp_path / "out/spm"}
+    values["text_key"] = "body"
+    places = {"input_file": tmp_path / "a", "model_prefix": tmp_path / "spm"}
     with refuses("3 ... --text_key"):
-        run_main(train_sentencepiece, **values | places, text_key="body")
+        run_main(train_sentencepiece, **values | places)
     content = json.dumps({"body": "One thing. Another one."}).encode()  # which are split
-    found = read(tmp_path / "a", content, monkeypatch, run_main, **values, text_key="body")
-    assert found == ["one thing.", "another one."]
+    assert read(content, **values) == ["one thing.", "another one."]
 
 
 def test_what_is_left_out_is_counted(sentences):
@@ -153,13 +153,6 @@ def test_nothing_is_written_if_something_is_wrong(tmp_path, launched):
     assert_error(launched(train_sentencepiece, vocab_size=90000, **values), "--vocab_size=90000")
     assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
     assert signal.getsignal(signal.SIGINT) == handler
-
-
-def test_the_vocabulary_file_has_pieces_and_scores(sentences):
-    model = train(list(sentences), SentencePiece(vocab_size=150))
-    rows = [row.split("\t") for row in vocabulary_text(model).splitlines()]
-    assert rows[:2] == [["<pad>", "0"], ["<unk>", "0"]]
-    assert all(float(score) <= 0 for _, score in rows)
 
 
 # --- Choices of a language ------------------------------------------------------------------------

@@ -19,7 +19,7 @@ SCRIPTS = {run_classifier: CLASSIFIER, run_race: RACE, run_squad: SQUAD}
 NOTHING = {"do_train": False, "do_eval": False, "do_predict": False}
 WORKERS = {"distribution_strategy": "multi_worker_mirrored"}
 OWN = {"task_name": "tsv", "label_column": "label"}
-HEADER = "index\tsentence1\tsentence2\tlabel\n"
+NER = {"task_name": "ner"}
 VERSION_1 = {"version_2_with_negative": False, "null_score_diff_threshold": 1.0}
 
 
@@ -58,15 +58,15 @@ def below_a_file(flag):
         (run_classifier, OWN, "--label_column=label ... --text_col"),
         (run_classifier, NOTHING, "--do_train ... --export_dir"),
         (run_classifier, WORKERS, "run_pretraining.py"),
-        (run_classifier, {"max_seq_length": 128}, "max_position_embeddings=64"),
         (run_classifier, {"num_trials": 2, "do_eval": False}, "--num_trials"),
         (run_classifier, {"labels": "a,b", "regression": True}, "--labels=a,b ... --regression"),
-        (
-            run_classifier,
-            {"threshold_to_export": 1e39, "export_dir": "x"},
-            "--threshold_to_export ... 1e+39",
-        ),
+        (run_classifier, {"threshold_to_export": 1e39, "export_dir": "x"}, "_to_export ... 1e+39"),
         (run_classifier, {"threshold_to_export": 0.5}, "--threshold_to_export ... --export_dir"),
+        (run_classifier, {"task_name": "nes"}, "multi_label"),
+        (run_classifier, {"labels": "a,b"}, "--labels ... --task_name=tsv"),
+        (run_classifier, NER | {"text_pair_column": "1"}, "--text_pair_column ... --task_name=tsv"),
+        (run_classifier, NER | {"glue_submission_dir": "x"}, "=x ... --task_name=ner"),
+        (run_classifier, NER | {"threshold_to_export": 1, "export_dir": "x"}, "--threshold_to_e"),
         (run_classifier, EVALUATE, "--output_dir="),
         (run_classifier, bad_file("train.tsv", None), "RTE/train.tsv ... --do_train"),
         (run_classifier, bad_file("test.tsv", None), "RTE/test.tsv ... --do_predict"),
@@ -79,10 +79,6 @@ def below_a_file(flag):
         (run_race, without_a_level, "RACE/test/high"),
         (run_race, below_a_file("train_file"), "--train_file="),
         (run_squad, {"do_train": False, "do_predict": False}, "--do_train ... --export_dir"),
-        (run_squad, {"predict_file": ""}, "--do_predict ... --predict_file"),
-        (run_squad, {"albert_config_file": ""}, "--albert_config_file"),
-        (run_squad, {"max_seq_length": 16}, "--doc_stride=40 ... 1 ... 13"),
-        (run_squad, {"start_n_top": 65}, "--start_n_top ... --max_seq_length=64"),
         (run_squad, {"null_score_diff_threshold": "inf"}, "_diff_threshold"),
         (run_squad, {"ensemble_dirs": "a,b"}, "--ensemble_dirs"),
         (run_squad, VERSION_1, "--null_score_diff_threshold=1.0 ... _negative=false"),

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 import export_checkpoints
-from albert_tf import models, vocabulary_record
+from albert_tf import vocabulary_record
 from albert_tf.checkpoints import loading, name_table, readers, run_directory, writers
 from albert_tf.checkpoints import source as source_module
 from albert_tf.checkpoints.run_directory import NoAnswerThreshold, RunDirectory
@@ -24,7 +24,7 @@ from albert_tf.text.tokenization import FullTokenizer
 from tests import GOLDEN, tiny
 from tests.checkpoints import golden_models
 from tests.checkpoints.golden_models import MODELS, VARIANTS, golden_config, read, values_of, write
-from tests.errors import assert_names, assert_says, refuses
+from tests.errors import assert_says, refuses
 
 EXPRESSIBLE = [variant for variant in VARIANTS if variant != "noproj"]
 HF = {"export_format": "hf"}
@@ -154,8 +154,6 @@ def test_a_tf1_saver_restores_what_is_written(export):
 
 def test_our_own_form_is_what_a_run_writes(export):
     prefix = export("base", export_format="tf2")
-    reader, golden = readers.TensorFlowReader(str(prefix)), read(MODELS / "base" / "model.ckpt")
-    assert_same({name: reader[name] for name in reader.shapes}, golden | STEP_0)
     keys = read(prefix).keys() - {"_CHECKPOINTABLE_OBJECT_GRAPH", "save_counter"}
     assert all(key.startswith("variables/") for key in keys)
 
@@ -174,16 +172,9 @@ def test_directory_for_transformers(to_transformers, with_vocabulary, capsys):
     assert config["hidden_act"] == "gelu_new" and config["vocab_size"] == 3000
     assert [config[f"{name}_token_id"] for name in ("pad", "bos", "eos")] == [0, 2, 3]
     assert tokenizer["do_lower_case"] is False and tokenizer["model_max_length"] == 40
-    assert f"Wrote 32 variables as AlbertForPreTraining to {directory}" in capsys.readouterr().out
-
-
-@pytest.mark.long
-def test_directory_with_wordpiece(to_transformers, with_vocabulary):
-    folder, _ = with_vocabulary(pieces=1542, vocabulary="vocab.txt")
-    directory, tokenizer = to_transformers(folder)
-    assert tokenizer["tokenizer_class"] == "PreTrainedTokenizerFast"
-    assert tokenizer["do_lower_case"] is True
-    assert (directory / "vocab.txt").exists() and not (directory / "spiece.model").exists()
+    printed = capsys.readouterr().out
+    assert f"Read 32 variables from {folder}/model.ckpt\n" in printed
+    assert f"Wrote 32 variables as AlbertForPreTraining to {directory}\n" in printed
 
 
 # --- What is written and what is not -------------------------------------------------------------
@@ -223,32 +214,13 @@ def test_the_newest_checkpoint_is_exported_if_none_was_evaluated(source, run_mai
     assert set(read(written)["bert/pooler/dense/bias"]) == {7}
 
 
-def test_a_run_of_ours_is_exported_without_its_moments(source, export):
-    state, _ = golden_models.training_state(golden_config())
-    folder = source()
-    tf.train.Checkpoint(variables=state).write(str(folder / "model.ckpt-5"))
-    prefix = export(folder, checkpoint_name="model.ckpt-5")
-    weights = {name: v for name, v in state.items() if name_table.is_weight(name)}
-    assert_same(read(prefix), values_of(weights) | STEP_0)
-    assert 0 < len(weights) < len(state) - 1
-
-
 HEADS = {
     "classifier": lambda config: heads.ClassificationModel(config, 3),
     "race": heads.MultipleChoiceModel,
     "squad1": heads.SquadV1Model,
     "squad2": heads.SquadV2Model,
+    "ner": lambda config: heads.TokenClassificationModel(config, 2),
 }
-
-
-@pytest.mark.parametrize("kind", HEADS)
-def test_heads_of_fine_tuned_models_come_along(kind, source, export, capsys):
-    tensors = values_of(golden_models.named_model(golden_config(), HEADS[kind]))
-    prefix = export(source(tensors=tensors))
-    assert_same(read(prefix), tensors | STEP_0)
-    printed = capsys.readouterr().out
-    assert_says(printed, "cls/predictions/transform/dense/kernel")
-    assert f"Wrote {len(tensors)} variables and global_step 0 to {prefix}" in printed
 
 
 def test_what_is_absent_and_what_is_unknown_are_told(source, export, capsys):
@@ -264,6 +236,7 @@ FINE_TUNED = {  # kind of HEADS -> (what finetuned_task.json holds, the class in
     "race": ({"task_name": "race", "labels": ["A", "B", "C", "D"]}, "ForMultipleChoice"),
     "squad1": (None, "ForQuestionAnswering"),
     "squad2": (None, "Model"),
+    "ner": ({"task_name": "ner", "labels": ["O", "B-X"]}, "ForTokenClassification"),
 }
 
 
@@ -282,14 +255,16 @@ def fine_tuned(with_vocabulary):
     return make
 
 
-@pytest.mark.parametrize("kind", ["classifier", "race", "squad1"])
+@pytest.mark.parametrize("kind", ["classifier", "race", "squad1", "ner"])
 def test_heads_go_to_transformers_and_come_back(kind, fine_tuned, to_transformers, export, capsys):
     folder, tensors = fine_tuned(kind)
     theirs, tokenizer = to_transformers(folder)
     name = f"Albert{FINE_TUNED[kind][1]}"
     printed = capsys.readouterr().out
     assert f"Wrote {len(tensors)} variables as {name} to {theirs}" in printed
-    assert json.loads((theirs / "config.json").read_text())["architectures"] == [name]
+    config = json.loads((theirs / "config.json").read_text())
+    assert config["architectures"] == [name]
+    assert kind != "ner" or config["id2label"] == {"0": "O", "1": "B-X"}
     assert tokenizer["split_special_tokens"] is True  # only a masked LM is asked with [MASK]
     head = RunDirectory(str(folder)).task
     assert RunDirectory(str(theirs)).task == head and (head is None) == (kind == "squad1")
@@ -298,22 +273,23 @@ def test_heads_go_to_transformers_and_come_back(kind, fine_tuned, to_transformer
 
 
 def test_heads_that_transformers_lacks_are_told(fine_tuned, export, capsys):
-    folder, _ = fine_tuned("squad2")
+    folder, tensors = fine_tuned("squad2")
     tuned = '{"null_score_diff_threshold": -1.5, "tuned_on": "dev.json"}'
     (folder / run_directory.THRESHOLD).write_text(tuned)
     theirs = export(folder, "hf", **HF)
     assert not (theirs / run_directory.THRESHOLD).exists()  # it is of that head
-    ours = export(folder, export_format="tf2")
-    assert RunDirectory(str(ours.parent)).threshold == NoAnswerThreshold(-1.5, "dev.json")
     printed = capsys.readouterr().out
     assert_says(printed, "AlbertModel ... answer_class/dense_0/kernel", "25 ... AlbertModel")
-
-
-def test_a_threshold_given_for_the_training_goes_along(fine_tuned, export):
-    folder, _ = fine_tuned("squad2")
-    write_record(folder, flags={squad.THRESHOLD: -1.5})
-    exported = export(folder, export_format="tf2")
-    assert RunDirectory(str(exported.parent)).threshold == NoAnswerThreshold(-1.5, "")
+    ours = export(folder)
+    assert_same(read(ours), tensors | STEP_0)
+    assert RunDirectory(str(ours.parent)).threshold == NoAnswerThreshold(-1.5, "dev.json")
+    printed = capsys.readouterr().out
+    assert_says(printed, "cls/predictions/transform/dense/kernel")
+    assert f"Wrote {len(tensors)} variables and global_step 0 to {ours}" in printed
+    (folder / run_directory.THRESHOLD).unlink()
+    write_record(folder, flags={squad.THRESHOLD: -1.5})  # given for the training
+    ours = export(folder, "again/model.ckpt")
+    assert RunDirectory(str(ours.parent)).threshold == NoAnswerThreshold(-1.5, "")
 
 
 def test_one_output_needs_its_task(fine_tuned, to_transformers):
@@ -468,22 +444,6 @@ def test_after_a_failure_while_writing_the_same_command_can_be_run(
     export(folder)  # nothing is in the way
 
 
-@pytest.mark.long
-def test_as_a_user_runs_it(run_script, source, tmp_path):
-    values = {"albert_directory": source(), "checkpoint_name": "model.ckpt"}
-    target = tmp_path / "out" / "model.ckpt"
-    done = run_script("export_checkpoints", export_path=target, **values)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == [
-        f"Read 32 variables from {tmp_path}/source/model.ckpt",
-        f"Wrote 32 variables and global_step 0 to {target}",
-    ]
-    again = run_script("export_checkpoints", export_path=target, **values)
-    assert again.returncode == 1 and again.stdout == ""
-    assert_names(again.stderr, "export_checkpoints ... --export_path=")
-    assert "Traceback" not in again.stderr
-
-
 # --- More pieces ---------------------------------------------------------------------------------
 
 OF_PIECES = ("bert/embeddings/word_embeddings", "cls/predictions/output_bias")
@@ -561,19 +521,6 @@ def test_new_pieces_of_wordpiece(source, export, tmp_path, capsys):
         np.testing.assert_array_equal(values[[0, 1, 2, 3, 4, 7, 8]], old[[0, 1, 2, 3, 4, 7, 8]])
         np.testing.assert_allclose(values[5], old[[5, 6]].mean(axis=0), rtol=1e-6)
         np.testing.assert_allclose(values[6], old[[6, 7]].mean(axis=0), rtol=1e-6)
-
-
-def test_a_packaged_model_takes_new_pieces(export, tmp_path, capsys):
-    folder = Path(models.paths()["english-small"])
-    (model,) = folder.glob("*.model")
-    proto = ModelProto.FromString(model.read_bytes())
-    size = len(proto.pieces)
-    proto.pieces.add(piece="▁tensorflow", score=-20.0)
-    new = tmp_path / "new.model"
-    new.write_bytes(proto.SerializeToString())
-    path = export(folder, "out/model.ckpt", "model.safetensors", new_vocabulary=new)
-    assert_says(capsys.readouterr().out, f"{size} copied ... 1 new ... 0 new ... 0 dropped")
-    assert written_weights(path.parent)[1][OF_PIECES[0]].shape[0] == size + 1
 
 
 def test_vocabularies_that_do_not_fit_are_refused(with_vocabulary, export, tmp_path, more_pieces):

@@ -12,13 +12,12 @@ import tensorflow as tf
 
 import export_to_tfhub
 from albert_tf import files, models
-from albert_tf.checkpoints import loading, run_directory, source
+from albert_tf.checkpoints import run_directory, source
 from albert_tf.config import AlbertConfig
 from albert_tf.model import heads
 from albert_tf.publish import graph_inputs, hub, saved_models
 from albert_tf.text.tokenization import FullTokenizer
 from tests import GOLDEN, read_arrays
-from tests.checkpoints import golden_models
 from tests.checkpoints.golden_models import VARIANTS, assert_close, golden_config, read, write
 from tests.errors import assert_names, assert_says, refuses
 from tests.processes import lines_of_code
@@ -37,11 +36,6 @@ def export_module(run_main, source, export_path, checkpoint_name="model.ckpt", *
     values |= {"export_path": export_path, "checkpoint_name": checkpoint_name}
     run_main(export_to_tfhub, albert_directory=source, **values)
     return export_path
-
-
-def change_config(path, **values):
-    config = json.loads((path / "albert_config.json").read_text())
-    (path / "albert_config.json").write_text(json.dumps(config | values))
 
 
 @pytest.fixture
@@ -147,7 +141,8 @@ def test_every_sharing_strategy(sharing, tmp_path):
 @pytest.mark.long
 def test_dropout_is_of_training_alone(directory, run):
     path = directory()
-    change_config(path, hidden_dropout_prob=0.5)
+    config = golden_config(hidden_dropout_prob=0.5)
+    (path / "albert_config.json").write_text(config.to_json_string())
     module = tf.saved_model.load(str(run(path)))
     inputs, expected = golden("base")
     inputs.pop(graph_inputs.POSITIONS)
@@ -203,10 +198,10 @@ def test_elsewhere(exported, tmp_path):
 
 
 @pytest.mark.long
-def test_what_a_server_sees(directory, run):
-    module = run(directory(), do_lower_case=False)
+def test_what_a_server_sees(exported):
+    module, load = str(exported()), tf.compat.v1.saved_model.loader.load
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        served = tf.compat.v1.saved_model.loader.load(session, ["serve"], str(module)).signature_def
+        served = load(session, ["serve"], module).signature_def
     for name, inputs, outputs in (
         ("tokens", 3, ["pooled_output", "sequence_output"]),
         ("sop", 3, ["pooled_output", "sequence_output", "sop_log_probs"]),
@@ -217,19 +212,6 @@ def test_what_a_server_sees(directory, run):
         assert [tensor.dtype for tensor in given] == [tf.int32.as_datatype_enum] * inputs
         assert [tf.TensorShape(t.tensor_shape).as_list() for t in given] == [[None, None]] * inputs
         assert sorted(served[name].outputs) == outputs
-    assert not tf.saved_model.load(str(module)).do_lower_case.numpy()
-
-
-@pytest.mark.long
-def test_the_module_is_a_source_of_weights(exported):
-    module = exported("groups2")
-    names = ["albert_config.json", "vocab.txt"]
-    assert sorted(path.name for path in (module / "assets").iterdir()) == names
-    config = AlbertConfig.from_json_file(str(module / "assets" / "albert_config.json"))
-    named = golden_models.named_model(config)
-    assert not loading.load(str(module), named).missing
-    wanted = read(GOLDEN / "model" / "groups2" / "model.ckpt")
-    golden_models.assert_same(golden_models.values_of(named), wanted)
 
 
 @pytest.mark.long
@@ -291,20 +273,6 @@ print(module(tf.constant({texts!r}))["input_word_ids"].shape)
     assert lines_of_code(code, tmp_path)[-6:] == expected
 
 
-@pytest.mark.parametrize(
-    ("positions", "flag", "expected"),
-    [(64, {}, 64), (512, {}, 128), (64, {"max_seq_length": 20}, 20)],
-)
-@pytest.mark.slow
-def test_length_of_the_preprocessing(positions, flag, expected, directory, run):
-    path = directory()
-    change_config(path, max_position_embeddings=positions)
-    module = run(path, export_type="preprocessing", **flag)
-    found = tf.saved_model.load(str(module))(tf.constant(["an answer"]))
-    assert found["input_word_ids"].shape == (1, expected)
-    assert f"int32 [B, {expected}]" in (module / "README.md").read_text()
-
-
 SERVED = """
 import numpy as np, tensorflow as tf
 ids = np.array([[2, 5, 6, 3], [2, 7, 8, 3]])
@@ -360,9 +328,6 @@ def test_sequences_longer_than_the_positions(exported):
         tf.function(module)(inputs)
 
 
-# --- Bad input ---
-
-
 @pytest.mark.long
 def test_a_checkpoint_without_heads(directory, run, capsys):
     path = directory()
@@ -415,21 +380,13 @@ def enlarge_vocabulary(path):
             "vocab.txt ... other.txt",
         ),
         (record(vocabulary=5), "run.json"),
-        # Lengths that make no module.
-        ({"export_type": "preprocessing", "max_seq_length": 65}, "max_seq_length=65 ... =64"),
-        ({"export_type": "preprocessing", "max_seq_length": 2}, "3"),
-        ({"max_seq_length": 8}, "--export_type=preprocessing"),
     ],
 )
-def test_bad_directories_and_flags(damage, message, directory, run, tmp_path):
-    path, flags = directory(), {"do_lower_case": True}
-    if isinstance(damage, dict):
-        change_config(path, max_position_embeddings=64)
-        flags = damage
-    else:
-        damage(path)
+def test_bad_directories(damage, message, directory, run, tmp_path):
+    path = directory()
+    damage(path)
     with refuses(message):
-        run(path, **flags)
+        run(path, do_lower_case=True)
     assert not list(tmp_path.glob("module*"))
 
 

@@ -6,13 +6,13 @@ import subprocess
 import sys
 import time
 
-import numpy as np
 import pytest
 
-from albert_tf.checkpoints import readers, run_directory
+from albert_tf.checkpoints import run_directory
 from albert_tf.training import history
 from tests import ROOT, tiny
-from tests.scripts import two_workers
+from tests.scripts.test_run_pretraining import assert_same_variables, read_variables
+from tests.scripts.test_workers import JOBS, log_of, started
 
 pytestmark = pytest.mark.long
 STEPS, KILLS = 320, 8
@@ -53,11 +53,6 @@ def saved_step(directory):
     return found[-1][0] if found else 0
 
 
-def variables(directory):
-    reader = readers.TensorFlowReader(run_directory.latest_in(str(directory)))
-    return {name: reader[name] for name in reader.shapes}
-
-
 @pytest.fixture
 def flags(tmp_path):
     steps = {"num_train_steps": STEPS, "iterations_per_loop": 5, "gradient_accumulation_steps": 2}
@@ -93,34 +88,32 @@ def test_a_killed_run_ends_as_one_that_never_was(flags, tmp_path):
 
 def assert_same_ends(directory, other, step):
     """Compares all that the newest checkpoints of two runs hold: weights, moments, seed, step."""
-    found, wanted = variables(directory), variables(other)
+    newest = [run_directory.latest_in(str(folder)) for folder in (directory, other)]
+    found = read_variables(newest[0])
     assert found["global_step"] == step
-    assert found.keys() == wanted.keys()
     assert "seed" in found and any(name.endswith("adam_m") for name in found)
-    for name, value in wanted.items():
-        np.testing.assert_array_equal(found[name], value, err_msg=name)
+    assert_same_variables(*newest)
 
 
 def test_two_killed_workers_end_as_two_that_never_were(flags, tmp_path):
     flags |= {"save_checkpoints_steps": 50}
 
-    def started(directory):
-        values = flags | {"output_dir": directory}
-        return two_workers.started(values, two_workers.JOBS["workers"], tmp_path)
+    def workers(directory):
+        return started(flags | {"output_dir": directory}, JOBS["workers"], tmp_path)
 
     def train_to_the_end(directory):
-        with started(directory) as processes:
+        with workers(directory) as processes:
             for number, process in enumerate(processes):
-                assert process.wait(timeout=900) == 0, two_workers.log_of(tmp_path, number)
+                assert process.wait(timeout=900) == 0, log_of(tmp_path, number)
 
     train_to_the_end(tmp_path / "whole")
     moments, killed = random.Random(1), tmp_path / "killed"
     for earliest in (1, 120):
         step = earliest + moments.randrange(100)
-        with started(killed) as processes:
+        with workers(killed) as processes:
             while last_step(killed) < step:
                 assert all(process.poll() is None for process in processes), [
-                    two_workers.log_of(tmp_path, number) for number in (0, 1)
+                    log_of(tmp_path, number) for number in (0, 1)
                 ]
                 time.sleep(0.005)
             time.sleep(moments.uniform(0, 0.1))

@@ -2,7 +2,6 @@
 """What run.json says of a run decides in every later command; a flag that contradicts it fails."""
 
 import json
-import re
 import shutil
 from pathlib import Path
 
@@ -10,7 +9,6 @@ import pytest
 
 import create_pretraining_data
 import run_classifier
-import run_pretraining
 import run_race
 import run_squad
 from albert_tf.checkpoints.run_directory import RunDirectory
@@ -32,14 +30,15 @@ SHARED |= {"train_batch_size": 2}
 SCRIPTS = {  # module, flags of data, settings of text, flags of training, files to compare
     "classifier": (
         run_classifier, {"data_dir": GLUE, "task_name": "CoLA"}, CASED | {"max_seq_length": 24},
-        {"train_step": 1, "do_eval": True}, "test_results.tsv",
+        {"train_step": 2, "do_eval": True}, "test_results.tsv",
     ),
     "race": (
         run_race, {"data_dir": GLUE}, CASED | {"max_seq_length": 48, "max_qa_length": 12},
         {"train_step": 1, "warmup_step": 0, "do_eval": False}, "predictions.tsv",
     ),
     "squad": (
-        run_squad, tiny.SQUAD_FILES["1.1"] | {"predict_batch_size": 64}, CASED | tiny.WINDOWS,
+        run_squad, tiny.SQUAD_FILES["1.1"] | {"predict_batch_size": 64},
+        CASED | tiny.WINDOWS | {"max_answer_length": 2, "n_best_size": 3},
         {"num_train_epochs": 0.2, "save_checkpoints_steps": 1000}, "nbest_predictions.json",
     ),
 }  # fmt: skip
@@ -163,17 +162,6 @@ def test_a_flag_that_says_otherwise_is_an_error(
         predict(name, **{flag: value})
 
 
-def test_evaluation_by_itself_reads_the_text_of_the_run(trained, run_main, tmp_path):
-    out = Path(shutil.copytree(trained("classifier"), tmp_path / "out"))
-    metrics = (out / "eval_results.txt").read_text().split("=" * 50)
-    (out / "best_trial.txt").unlink()
-    (out / "eval_results.txt").unlink()
-    run_main(run_classifier, **SCRIPTS["classifier"][1], output_dir=out, do_eval=True)
-    again = (out / "eval_results.txt").read_text().split("=" * 50)
-    wanted = re.findall(r"eval_(?:accuracy|loss) = .*", metrics[-2])
-    assert wanted and re.findall(r"eval_(?:accuracy|loss) = .*", again[-2]) == wanted
-
-
 def test_a_run_without_a_record_follows_the_flags(trained, predict, parts, tmp_path):
     expected = predict("classifier")
     for name in ("run.json", "finetuned_task.json", "test_results.tsv"):
@@ -186,31 +174,22 @@ def test_a_run_without_a_record_follows_the_flags(trained, predict, parts, tmp_p
     assert predict("classifier", **text | {"do_lower_case": True}, **given) != expected
 
 
-# --- Ensembles -----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("part", "values", "message"),
     [
-        ({"text": {"doc_stride": 8}}, "--doc_stride=16 ... two/run.json ... --doc_stride=8"),
-        pytest.param(
-            {"vocabulary": {"sha256": "00"}}, "spm.model ... two/run.json", marks=pytest.mark.long
-        ),
+        ("text", {"doc_stride": 8}, "--doc_stride=16 ... two/run.json ... --doc_stride=8"),
+        ("vocabulary", {"sha256": "00"}, "spm.model ... two/run.json"),
     ],
 )
-def test_models_of_an_ensemble_read_the_same(trained, run_main, tmp_path, change, message):
+def test_models_of_an_ensemble_read_the_same(trained, run_main, tmp_path, part, values, message):
     one = trained("squad")
     two = Path(shutil.copytree(one, tmp_path / "two"))
-    flags = {"predict_file": SCRIPTS["squad"][1]["predict_file"], "do_predict": True}
-    flags |= {"output_dir": tmp_path / "both", "ensemble_dirs": f"{one},{two}"}
-    run_main(run_squad, **flags)
-    assert (tmp_path / "both" / "predictions.json").exists()
     content = json.loads((two / "run.json").read_text())
-    for name, values in change.items():
-        content[name] |= values
+    content[part] |= values
     (two / "run.json").write_text(json.dumps(content))
+    flags = {"predict_file": SCRIPTS["squad"][1]["predict_file"], "do_predict": True}
     with refuses(message):
-        run_main(run_squad, **flags)
+        run_main(run_squad, **flags, output_dir=tmp_path / "both", ensemble_dirs=f"{one},{two}")
 
 
 # --- Training ------------------------------------------------------------------------------------
@@ -227,15 +206,21 @@ def pretrained(parts, tmp_path):
     return folder
 
 
-def train(run_main, out, **flags):
-    _, data, _, training, _ = SCRIPTS["classifier"]
-    given = SHARED | data | training | {"max_seq_length": 24, "allow_random_init": False}
-    run_main(run_classifier, **given | flags, output_dir=out)
+@pytest.fixture
+def train(run_main):
+    """Trains a classifier: train(output_dir, flag=value, ...)."""
+
+    def run(out, **flags):
+        _, data, _, training, _ = SCRIPTS["classifier"]
+        given = SHARED | data | training | {"max_seq_length": 24, "allow_random_init": False}
+        run_main(run_classifier, **given | flags, output_dir=out)
+
+    return run
 
 
 @pytest.mark.long
-def test_fine_tuning_takes_over_what_pretraining_recorded(pretrained, run_main, parts, tmp_path):
-    train(run_main, tmp_path / "out", init_checkpoint=pretrained)
+def test_fine_tuning_takes_over_what_pretraining_recorded(pretrained, train, parts, tmp_path):
+    train(tmp_path / "out", init_checkpoint=pretrained)
     settings = RunDirectory(str(tmp_path / "out")).settings
     assert settings.text == CASED | {"max_seq_length": 24}  # the length is its own
     assert settings.vocabulary.path == str(parts / "spm.model")
@@ -243,11 +228,11 @@ def test_fine_tuning_takes_over_what_pretraining_recorded(pretrained, run_main, 
 
 
 @pytest.mark.parametrize("flag", ["do_lower_case", "strip_accents", "spm_model_file"])
-def test_fine_tuning_with_another_text_is_an_error(pretrained, run_main, parts, tmp_path, flag):
+def test_fine_tuning_with_another_text_is_an_error(pretrained, train, parts, tmp_path, flag):
     value = parts / "other.model" if flag == "spm_model_file" else True
     named = "other.model" if flag == "spm_model_file" else f"{flag}=true"
     with refuses(f"{named} ... run.json"):
-        train(run_main, tmp_path / "out", init_checkpoint=pretrained, **{flag: value})
+        train(tmp_path / "out", init_checkpoint=pretrained, **{flag: value})
     assert not (tmp_path / "out").exists()
 
 
@@ -257,8 +242,8 @@ def release(tmp_path):
     return tiny.write_release(tmp_path / "release", config=CONFIG)
 
 
-def test_what_lies_next_to_released_weights_is_used(release, run_main, tmp_path, capsys):
-    train(run_main, tmp_path / "out", init_checkpoint=release / "model.ckpt-best")
+def test_what_lies_next_to_released_weights_is_used(release, train, tmp_path, capsys):
+    train(tmp_path / "out", init_checkpoint=release / "model.ckpt-best")
     files = f"{release}/30k-clean.model ... {release}/albert_config.json"
     assert_says(capsys.readouterr().out, files)
     vocabulary = RunDirectory(str(tmp_path / "out")).settings.vocabulary
@@ -266,65 +251,58 @@ def test_what_lies_next_to_released_weights_is_used(release, run_main, tmp_path,
 
 
 def test_another_vocabulary_than_the_one_next_to_a_release_is_a_warning(
-    release, run_main, parts, tmp_path, capsys
+    release, train, parts, tmp_path, capsys
 ):
     other = parts / "other.model"
     # A directory without data ends the run after the warning.
     with refuses("CoLA/train.tsv"):
         given = {"init_checkpoint": release, "spm_model_file": other, "data_dir": release}
-        train(run_main, tmp_path / "out", **given)
+        train(tmp_path / "out", **given)
     assert_says(capsys.readouterr().out, f"Warning ... {other} ... {release}/30k-clean.model")
 
 
-def test_a_resumed_training_keeps_its_text(trained, parts, run_main, tmp_path):
+def test_a_resumed_training_keeps_its_text(trained, parts, train, tmp_path):
     out = shutil.copytree(trained("classifier"), tmp_path / "out")
     other = {"spm_model_file": parts / "other.model", "do_lower_case": True}
     with refuses("--do_lower_case=true ... other.model"):
-        train(run_main, out, train_step=2, allow_random_init=True, **other)
-    train(run_main, out, train_step=2, allow_random_init=True)
+        train(out, train_step=3, allow_random_init=True, **other)
+    train(out, train_step=3, allow_random_init=True)
     assert RunDirectory(str(out)).settings.text == SCRIPTS["classifier"][2]
 
 
-def test_lengths_that_a_resumed_training_does_not_repeat_are_its_own(trained, run_main, tmp_path):
-    out = shutil.copytree(trained("race"), tmp_path / "out")
-    given = {"max_seq_length": 48, "train_step": 2, "warmup_step": 0, "do_eval": False}
-    run_main(run_race, output_dir=out, data_dir=GLUE, **SHARED | given)
-    assert RunDirectory(str(out)).settings.text["max_qa_length"] == 12
-
-
 @pytest.mark.long
-def test_a_resumed_training_keeps_its_length_buckets(run_main, tmp_path):
+def test_a_resumed_training_keeps_its_length_buckets(train, tmp_path):
     tiny.write_release(tmp_path)
     flags = {"init_checkpoint": tmp_path / "model.ckpt-best", "do_eval": False}
     flags |= {"shuffle_buffer_size": 100}
-    train(run_main, tmp_path / "out", length_buckets="8,16", **flags)
-    train(run_main, tmp_path / "out", train_step=2, **flags)
+    train(tmp_path / "out", length_buckets="8,16", **flags)
+    train(tmp_path / "out", train_step=3, **flags)
     assert RunDirectory(str(tmp_path / "out")).settings.flags["length_buckets"] == ["8", "16"]
     with refuses("--length_buckets=16 ... 8,16"):
-        train(run_main, tmp_path / "out", train_step=3, length_buckets="16", **flags)
+        train(tmp_path / "out", train_step=4, length_buckets="16", **flags)
 
 
-def test_a_training_next_to_the_best_checkpoint_of_another_is_an_error(trained, run_main, tmp_path):
+def test_a_training_next_to_the_best_checkpoint_of_another_is_an_error(trained, train, tmp_path):
     out = shutil.copytree(trained("classifier"), tmp_path / "out")
     for path in [*out.glob("model.ckpt-[0-9]*"), out / "checkpoint"]:
         path.unlink()
     with refuses(f"--output_dir={out}"):
-        train(run_main, out, init_checkpoint=out)
+        train(out, init_checkpoint=out)
     assert (out / "model.ckpt-best.index").exists()
 
 
-def test_the_name_of_a_packaged_model_is_no_directory(run_main, tmp_path, monkeypatch):
+def test_the_name_of_a_packaged_model_is_no_directory(train, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with refuses("output/english-small"):
-        train(run_main, "english-small", init_checkpoint="english-small")
+        train("english-small", init_checkpoint="english-small")
     assert not (tmp_path / "english-small").exists()
 
 
-def test_another_text_than_that_of_a_packaged_model_is_an_error(run_main, parts, tmp_path):
+def test_another_text_than_that_of_a_packaged_model_is_an_error(train, parts, tmp_path):
     for flag, value in (CASED | {"spm_model_file": parts / "other.model"}).items():
         named = "other.model" if flag == "spm_model_file" else f"{flag}=false"
         with refuses(f"{named} ... english-small"):
-            train(run_main, tmp_path / "out", init_checkpoint="english-small", **{flag: value})
+            train(tmp_path / "out", init_checkpoint="english-small", **{flag: value})
     assert not (tmp_path / "out").exists()
 
 
@@ -345,42 +323,112 @@ def records(parts, tmp_path_factory, run_main):
 
 
 SHORT = {"max_seq_length": 32, "max_predictions_per_seq": 4}
-PRETRAIN = SHORT | {"train_batch_size": 2, "eval_batch_size": 2, "max_eval_steps": 1}
-PRETRAIN |= {"num_warmup_steps": 0, "num_train_steps": 1}
+ONE_STEP = {"train_batch_size": 2, "eval_batch_size": 2, "max_eval_steps": 1}
+ONE_STEP |= {"num_warmup_steps": 0, "num_train_steps": 1}
 
 
-def pretrain(run_main, parts, out, **flags):
-    places = {"albert_config_file": parts / "config.json", "output_dir": out}
-    run_main(run_pretraining, **PRETRAIN | places | flags)
+@pytest.fixture
+def flags(parts, tmp_path):
+    """What `pretrain` takes."""
+    places = {"albert_config_file": parts / "config.json", "output_dir": tmp_path / "out"}
+    return SHORT | ONE_STEP | places
 
 
 @pytest.mark.parametrize("flag", ["input_file", "eval_input_file"])
-def test_records_of_two_vocabularies_are_an_error(records, run_main, parts, tmp_path, flag):
+def test_records_of_two_vocabularies_are_an_error(records, pretrain, tmp_path, flag):
     both = f"{records}/mine,{records}/others" if flag == "input_file" else records / "others"
     inputs = {"input_file": records / "mine"} | {flag: both}
     with refuses(f"{records}/mine ... {records}/others"):
-        pretrain(run_main, parts, tmp_path / "out", **inputs)
+        pretrain(**inputs)
     assert not (tmp_path / "out").exists()
 
 
-def test_weights_of_another_vocabulary_are_an_error(records, run_main, parts, tmp_path, pretrained):
+def test_weights_of_another_vocabulary_are_an_error(records, pretrain, tmp_path, pretrained):
     mine = {"input_file": records / "mine", "init_checkpoint": pretrained}
-    pretrain(run_main, parts, tmp_path / "out", **mine)
+    pretrain(**mine)
     message = "--input_file ... other.model ... run.json"
     other = mine | {"input_file": records / "others"}
     with refuses(message):
-        pretrain(run_main, parts, tmp_path / "new", **other)
+        pretrain(output_dir=tmp_path / "new", **other)
     with refuses(message):  # evaluation of the run
-        pretrain(run_main, parts, tmp_path / "out", do_train=False, do_eval=True, **other)
+        pretrain(do_train=False, do_eval=True, **other)
     with refuses("other.model ... allow_changes"):
-        pretrain(run_main, parts, tmp_path / "out", num_train_steps=2, **other)
+        pretrain(num_train_steps=2, **other)
 
 
 def test_weights_next_to_the_vocabulary_of_the_records_are_continued(
-    records, release, run_main, parts, tmp_path
+    records, release, pretrain, parts, tmp_path
 ):
     shutil.copy(parts / "spm.model", release / "30k-clean.model")
     mine = {"input_file": records / "mine", "init_checkpoint": release}
-    pretrain(run_main, parts, tmp_path / "out", **mine)
+    pretrain(**mine)
     with refuses(f"{release} ... other.model"):
-        pretrain(run_main, parts, tmp_path / "new", **mine | {"input_file": records / "others"})
+        pretrain(output_dir=tmp_path / "new", **mine | {"input_file": records / "others"})
+
+
+# --- A training that is done: its command changes nothing, and other settings are an error -------
+
+
+def contents(directory):
+    return {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def out(trained, tmp_path):
+    """A copy of the directory of a training that is done."""
+    return Path(shutil.copytree(trained("classifier"), tmp_path / "out"))
+
+
+@pytest.fixture
+def again(out, parts, run_main):
+    """Types its command again, with other flags: again(**flags)."""
+
+    def run(**others):
+        _, data, text, training, _ = SCRIPTS["classifier"]
+        files = {"spm_model_file": parts / "spm.model", "albert_config_file": parts / "config.json"}
+        run_main(run_classifier, **SHARED | data | text | training | files | others, output_dir=out)
+
+    return run
+
+
+def test_the_same_command_changes_no_file(again, out, capsys):
+    before = contents(out)
+    again()
+    assert contents(out) == before
+    assert "Nothing left to train: step 2 of 2 is done." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("flags", "shown"),
+    [
+        ({"learning_rate": 2e-4}, "--learning_rate=0.0002, before 0.0001"),
+        ({"max_seq_length": 32}, "--max_seq_length=32, before 24"),
+        ({"train_step": 1}, "--train_step=1, before 2"),
+        ({"warmup_step": 1}, "--warmup_step=1, before 0"),
+    ],
+)
+def test_other_settings_are_an_error_and_change_no_file(again, out, flags, shown):
+    before = contents(out)
+    with refuses(shown, "step 2 of ", out):
+        again(**flags)
+    assert contents(out) == before
+
+
+@pytest.mark.long
+def test_more_updates_and_predictions_are_something_to_do(again, out):
+    record = (out / "run.json").read_bytes()
+    again(do_predict=True)
+    assert (out / "test_results.tsv").exists() and (out / "run.json").read_bytes() == record
+    again(train_step=3)
+    assert (out / "model.ckpt-3.index").exists() and (out / "run.json").read_bytes() != record
+
+
+def test_a_pretraining_that_is_done(records, pretrain, tmp_path, capsys):
+    given = {"input_file": records / "mine", "learning_rate": 1e-3}
+    pretrain(**given)
+    before = contents(tmp_path / "out")
+    pretrain(**given)
+    assert "Nothing left to train: step 1 of 1 is done." in capsys.readouterr().out
+    with refuses("step 1 of 1 ... --learning_rate=0.002 ... 0.001"):
+        pretrain(**given | {"learning_rate": 2e-3})
+    assert contents(tmp_path / "out") == before

@@ -6,7 +6,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-import tensorflow as tf
 
 import run_classifier
 from albert_tf.checkpoints import run_directory
@@ -82,30 +81,6 @@ def test_columns_that_are_not_given_are_those_of_the_training(predict, flags, he
     assert predict("pairs", f"{header}\n{content[name]}\n", **flags) == [row]
 
 
-@pytest.mark.long
-def test_labels_of_the_record_stand_in_for_the_training_file(run_main, train_once, tmp_path):
-    """In prediction of test.tsv too."""
-    out = Path(shutil.copytree(train_once("tsv"), tmp_path / "out"))
-    (tmp_path / "test.tsv").write_text("review\ngood film\n")
-    run_main(
-        run_classifier, do_predict=True, data_dir=tmp_path, output_dir=out, task_name="tsv",
-        text_column="review", albert_config_file=out / "albert_config.json", max_seq_length=16,
-        spm_model_file=TRAIN["spm_model_file"],
-    )  # fmt: skip
-    assert len((out / "test_results.tsv").read_text().split("\t")) == 2
-
-
-@pytest.mark.long
-@pytest.mark.usefixtures("in_graphs")
-def test_an_export_takes_all_from_the_record(run_main, train_once, tmp_path):
-    out = train_once("pairs")
-    run_main(run_classifier, output_dir=out, export_dir=tmp_path)
-    (export,) = tmp_path.iterdir()
-    assert (export / "assets" / "labels.txt").read_text() == "no\nyes\n"
-    signature = tf.saved_model.load(str(export)).signatures["text"]
-    assert {*signature.structured_input_signature[1]} == {"text", "text_pair"}
-
-
 def test_a_directory_without_records(predict, train_once, tmp_path):
     """As those of earlier versions: flags say it all."""
     out = Path(shutil.copytree(train_once("tsv"), tmp_path / "out"))
@@ -142,10 +117,3 @@ def test_mistakes(train_once, predict, tmp_path, name, content, flags, message):
         predict(name, content, **flags)
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "out" / "test_results.tsv").exists()
-
-
-def test_data_is_asked_for_where_it_is_needed(launched, tmp_path):
-    for flags in ({"do_train": True}, {"do_predict": True}, {"do_eval": True}):
-        done = launched(run_classifier, **flags, output_dir=tmp_path)
-        assert done.returncode == 1
-        assert "--data_dir" in done.stderr

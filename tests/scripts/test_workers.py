@@ -1,20 +1,56 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pre-training with two real processes, for a while: together, asked to end, and left alone."""
 
+import contextlib
+import os
 import re
 import signal
+import subprocess
+import sys
 import time
 
 import pytest
 
 from albert_tf.checkpoints import run_directory
-from tests import tiny
+from tests import ROOT, tiny
 from tests.errors import assert_names
-from tests.scripts.two_workers import JOBS, log_of, started
+from tests.training.clusters import cluster, free_addresses
 
 pytestmark = pytest.mark.long
 
 TO_END = 300  # seconds; TensorFlow's check of the other workers delays the end of a process
+JOBS = {"workers": [("worker", 0), ("worker", 1)], "chief": [("chief", 0), ("worker", 0)]}
+
+
+@contextlib.contextmanager
+def started(flags, jobs, tmp_path, delay=0.0):
+    """Processes of a cluster of two, the second started later; killed if the block leaves any."""
+    addresses = {}
+    for (kind, _), address in zip(jobs, free_addresses(len(jobs)), strict=True):
+        addresses.setdefault(kind, []).append(address)
+    command = [sys.executable, str(ROOT / "run_pretraining.py")]
+    command += [f"--{name}={value}" for name, value in flags.items()]
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+    processes = []
+    try:
+        for number, (kind, index) in enumerate(jobs):
+            task = {"TF_CONFIG": cluster(kind=kind, index=index, **addresses)}
+            with open(tmp_path / f"log-{number}", "w") as log:
+                pipes = {"stdout": log, "stderr": subprocess.STDOUT}
+                process = subprocess.Popen(command, cwd=tmp_path, env=environment | task, **pipes)
+            processes.append(process)
+            time.sleep(delay)
+        yield processes
+    finally:
+        for process in processes:
+            process.kill()
+        for process in processes:
+            process.wait()
+
+
+def log_of(tmp_path, number):
+    """What a process of the last cluster started here has printed."""
+    return (tmp_path / f"log-{number}").read_text()
 
 
 @pytest.fixture
