@@ -28,7 +28,6 @@ from tests import SHARED, read_arrays
 from tests.corpus.small_corpora import MODEL, make
 from tests.errors import assert_says, refuses
 from tests.records.small_records import encode
-from tests.text import languages
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "c", "##d", "##e", "."]
 PAD, UNK, CLS, SEP, MASK, A, B, C, D, E, DOT = range(len(PIECES))
@@ -133,19 +132,6 @@ def test_what_the_tokenizer_does_not_know_is_counted(tmp_path, tokenizer):
     assert len(corpus.documents) == 1
 
 
-def test_start_pieces_of_sentencepiece_go_by_the_text_of_unknown_pieces(tmp_path):
-    tokenizer = spm_tokenizer()
-    corpus = read(tmp_path, tokenizer, "holmes {{ é猫 7th\n")
-    pieces = tokenizer.tokenize(tokenizer.normalize("holmes {{ é猫 7th"))
-    assert corpus.opens_word.tolist() == [tokenizer.is_start_piece(piece) for piece in pieces]
-    unknown = [piece for piece in pieces if piece not in tokenizer.vocab]
-    assert corpus.unknown_pieces() == collections.Counter(unknown)
-    assert [pieces[place] for place in corpus.unknown] == unknown
-    # "{{" is unknown and starts no word, as the original has it; as an id it would be a start.
-    assert "{{" in unknown
-    assert not corpus.opens_word[pieces.index("{{")]
-
-
 def encoded(tokenizer, text, word_start="original"):
     encoder = line_encoder.LineEncoder(tokenizer, word_start)
     return encoder(text_files.Chunk(text.encode(), "a", 1), lambda _: None)
@@ -153,7 +139,7 @@ def encoded(tokenizer, text, word_start="original"):
 
 def test_words_start_at_the_mark_on_request():
     tokenizer = spm_tokenizer()
-    text = "holmes, 7th {{ привет naïve"
+    text = "holmes,\x1c7th\u3000{{ привет naïve"  # a control character is a space
     lines = encoded(tokenizer, text, "piece")
     pieces = tokenizer.tokenize(tokenizer.normalize(text))
     assert lines.opens_word.tolist() == [piece.startswith("▁") for piece in pieces]
@@ -166,37 +152,25 @@ def test_what_counts_as_a_letter():
     assert encoded(tokenizer, "holmes £5").counts["inner_letters"] == 0
 
 
-SEGMENTED = "我们 买了　新鲜的 牛奶 ， 和\t面包 喝\x1c茶  Python 3.11"
-
-
-@pytest.mark.parametrize("kind", ["SentencePiece", "WordPiece"])
-def test_words_of_segmented_chinese(tmp_path, kind):
-    """Spaces between words make whole words of several characters."""
-    if kind == "WordPiece":
-        path = tmp_path / "vocab.txt"
-        special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-        tokens = [*special, "##ython", *sorted(set(SEGMENTED))]
-        path.write_text("\n".join(tokens), encoding="utf-8")
-        tokenizer = FullTokenizer(str(path), do_lower_case=False)
-    else:
-        model = languages.write_model(tmp_path / "spm.model", languages.TEXTS["chinese"])
-        tokenizer = FullTokenizer(spm_model_file=model)
-    lines, usual = (encoded(tokenizer, SEGMENTED, rule) for rule in ("piece", "original"))
+def test_words_of_segmented_chinese(tmp_path):
+    """Spaces between words make whole words of several characters in WordPiece."""
+    text = "我们 买了　新鲜的 牛奶 ， 和\t面包 喝\x1c茶  Python 3.11"
+    tokens = [*PIECES[:5], "##ython", *sorted(set(text))]
+    (tmp_path / "vocab.txt").write_text("\n".join(tokens), encoding="utf-8")
+    tokenizer = FullTokenizer(str(tmp_path / "vocab.txt"), do_lower_case=False)
+    lines, usual = (encoded(tokenizer, text, rule) for rule in ("piece", "original"))
     assert lines.ids.tolist() == usual.ids.tolist()
     starts = np.flatnonzero(lines.opens_word).tolist()
     sizes = [end - start for start, end in itertools.pairwise([*starts, len(lines.ids)])]
-    assert len(sizes) == lines.counts["marked"] < usual.opens_word.sum()
-    if kind == "WordPiece":
-        assert sizes == [2, 2, 3, 2, 1, 1, 2, 2, 2, 3]  # the control character is dropped
-        assert usual.opens_word.sum() == len(lines.ids) - 1  # all but ##ython
-    else:
-        assert len(sizes) == 11  # the control character is a space
+    assert sizes == [2, 2, 3, 2, 1, 1, 2, 2, 2, 3]  # the control character is dropped
+    assert lines.counts["marked"] == len(sizes)
+    assert usual.opens_word.sum() == len(lines.ids) - 1  # all but ##ython
 
 
 def test_records_have_the_words_of_the_rule(tmp_path):
     (tmp_path / "in.txt").write_text("我们 新鲜的 牛奶\n面包 苹果 博物馆\n" * 30, encoding="utf-8")
-    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"我们新鲜的牛奶面包苹果博物馆"]
-    (tmp_path / "vocab.txt").write_text("\n".join(tokens), encoding="utf-8")
+    tokens = "\n".join([*PIECES[:5], *"我们新鲜的牛奶面包苹果博物馆"])
+    (tmp_path / "vocab.txt").write_text(tokens, encoding="utf-8")
     tokenizer = FullTokenizer(str(tmp_path / "vocab.txt"))
     settings = Settings(max_seq_length=64, dupe_factor=1, max_predictions_per_seq=10)
     for rule, share in {"original": 1.0, "piece": 6 / 14}.items():  # words, in characters
@@ -565,14 +539,6 @@ def create(directory, tokenizer, text=TEXT, outputs=("out",), **settings):
     paths = [str(directory / name) for name in outputs]
     summary = build.create([str(source)], paths, tokenizer, settings)
     return summary, [[r.numpy() for r in tf.data.TFRecordDataset(path)] for path in paths]
-
-
-def test_same_seed_same_records(tmp_path, tokenizer):
-    _, first = create(tmp_path, tokenizer)
-    _, again = create(tmp_path, tokenizer)
-    _, other = create(tmp_path, tokenizer, random_seed=1)
-    assert first == again
-    assert first != other
 
 
 def test_every_pass_has_its_own_masks(tmp_path, tokenizer):
