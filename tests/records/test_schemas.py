@@ -16,17 +16,6 @@ from tests.errors import refuses
 from tests.records.small_records import SCHEMA, encode, write
 
 
-def test_pretraining_schema():
-    schema = schemas.pretraining_schema(128, 20)
-    tokens = ("input_ids", "input_mask", "segment_ids", "token_boundary")
-    assert {name: (feature.dtype, feature.length) for name, feature in schema.items()} == {
-        **dict.fromkeys(tokens, (tf.int64, 128)),
-        **dict.fromkeys(("masked_lm_positions", "masked_lm_ids"), (tf.int64, 20)),
-        "masked_lm_weights": (tf.float32, 20),
-        "next_sentence_labels": (tf.int64, 1),
-    }
-
-
 def test_round_trip(tmp_path):
     (tmp_path / "a.tfrecord").write_text("old")
     path = write(tmp_path / "a.tfrecord", [1, 2, 3])
@@ -69,7 +58,7 @@ def test_an_error_while_writing_leaves_things_as_they_were(tmp_path):
     assert old.read_text() == "old"
 
 
-def test_ranges_of_the_schemas():
+def test_schemas():
     sizes = {"vocab_size": 300, "type_vocab_size": 2}
     ids = {"input_ids": (0, 299), "input_mask": (0, 1), "segment_ids": (0, 1)}
     largest = tf.float32.max
@@ -77,13 +66,14 @@ def test_ranges_of_the_schemas():
     def limits(schema):
         return {name: feature.limits for name, feature in schema.items()}
 
-    assert limits(schemas.pretraining_schema(16, 4, **sizes)) == {
-        **ids,
-        "token_boundary": (0, 1),
-        "masked_lm_positions": (0, 15),
-        "masked_lm_ids": (0, 299),
-        "masked_lm_weights": (0, largest),
-        "next_sentence_labels": (0, 1),
+    schema = schemas.pretraining_schema(16, 4, **sizes)
+    assert {name: (spec.dtype, spec.length, spec.limits) for name, spec in schema.items()} == {
+        **{name: (tf.int64, 16, limits) for name, limits in ids.items()},
+        "token_boundary": (tf.int64, 16, (0, 1)),
+        "masked_lm_positions": (tf.int64, 4, (0, 15)),
+        "masked_lm_ids": (tf.int64, 4, (0, 299)),
+        "masked_lm_weights": (tf.float32, 4, (0, largest)),
+        "next_sentence_labels": (tf.int64, 1, (0, 1)),
     }
     assert limits(schemas.classification_schema(16, num_labels=3, **sizes)) == {
         **ids,
