@@ -40,18 +40,6 @@ RELEASED = {
 }
 
 
-@pytest.fixture
-def log(caplog):
-    """What is logged, from INFO on."""
-    logger = logging.getLogger("absl")
-    level, propagate = logger.level, logger.propagate
-    logger.setLevel(logging.INFO)
-    logger.propagate = True
-    yield caplog
-    logger.setLevel(level)
-    logger.propagate = propagate
-
-
 # --- Values -------------------------------------------------------------------------------------
 
 
@@ -145,10 +133,12 @@ def test_layout_of_the_json():
         (UNUSED, (", ".join(UNUSED), logging.INFO)),  # of the original itself
     ],
 )
-def test_unknown_keys_are_kept_and_named(values, logged, log):
+def test_unknown_keys_are_kept_and_named(values, logged, caplog, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("absl"), "propagate", True)
+    caplog.set_level(logging.INFO, "absl")
     values = {"vocab_size": 7, **values}
     assert AlbertConfig.from_dict(values).to_dict() == {**values, **DEFAULTS}
-    found = [(record.getMessage().partition(": ")[2], record.levelno) for record in log.records]
+    found = [(record.getMessage().partition(": ")[2], record.levelno) for record in caplog.records]
     assert found == ([logged] if logged else [])
 
 
@@ -187,27 +177,19 @@ def test_numbers_out_of_range_are_refused(keys, values, named):
 @pytest.mark.parametrize(
     "values, message",
     [
-        ({"num_hidden_layers": 1001},
-         "num_hidden_layers ... 1 ... 1000 ... 1001"),
+        ({"num_hidden_layers": 1001}, "num_hidden_layers ... 1 ... 1000 ... 1001"),
         ({"num_hidden_layers": 100, "inner_group_num": 11},
          "num_hidden_layers=100 ... inner_group_num=11 ... 1100 ... 1000"),
         ({"hidden_size": 10**6, "num_attention_heads": 100, "intermediate_size": 4 * 10**6},
          "13,000,143,066,944 ... 100,000,000,000 ... vocab_size=7 ... embedding_size=128 ... "
          "hidden_size=1000000 ... intermediate_size=4000000 ... max_position_embeddings=512"),
-        ({"hidden_size": 30, "num_attention_heads": 4},
-         "hidden_size=30 ... num_attention_heads=4"),
+        ({"hidden_size": 30, "num_attention_heads": 4}, "hidden_size=30 ... num_attention_heads=4"),
         ({"num_hidden_layers": 2, "num_hidden_groups": 3},
          "num_hidden_groups ... num_hidden_layers ... 3 ... 2"),
-        ({"hidden_act": "swish"},
-         "hidden_act ... gelu, relu, tanh, linear ... 'swish'"),
-        ({"hidden_act": 1},
-         "hidden_act ... gelu, relu, tanh, linear ... 1"),
-        ({"parameter_sharing": "some"},
-         "parameter_sharing ... all, attention, ffn, none ... 'some'"),
-        ({"hiden_size": 64},
-         "hiden_size ... hidden_size"),
-        ({"num_hidden_layer": 4},
-         "num_hidden_layer ... num_hidden_layers"),
+        ({"hidden_act": "swish"}, "hidden_act ... gelu, relu, tanh, linear ... 'swish'"),
+        ({"hidden_act": 1}, "hidden_act ... gelu, relu, tanh, linear ... 1"),
+        ({"parameter_sharing": "x"}, "parameter_sharing ... all, attention, ffn, none ... 'x'"),
+        ({"hiden_size": 64}, "hiden_size ... hidden_size"),
     ],
 )  # fmt: skip
 def test_what_makes_no_model_is_refused(values, message):
@@ -235,8 +217,6 @@ def test_activations_in_any_case(name):
         (b'{"hidden_size": 64}', "{path} ... vocab_size"),
         (b'{"vocab_size": 0}', "{path} ... vocab_size ... 1"),
         (b"{'vocab_size': 7}", "{path} ... JSON"),
-        (b"", "{path} ... JSON"),
-        (b"\xff\xfe\x00{", "{path} ... JSON"),
         (b"[7]", "{path} ... JSON ... list"),
         (None, "{path}"),
     ],
