@@ -408,11 +408,6 @@ def test_the_budget_is_reached():
         assert all(len(row) == 9 for row in choose(range(41), 9, rows=200, **settings))
 
 
-def test_a_word_longer_than_the_budget_is_left_out():
-    # Words of 5, 1 and 5 tokens: only the middle one fits.
-    assert choose([0, 5, 6, 11], 4, rows=20) == [[5]] * 20
-
-
 def test_every_word_is_as_likely_as_any():
     rows = choose(range(31), 3, rows=3000, ngram=1)
     counts = np.bincount(np.concatenate(rows), minlength=30)
@@ -508,21 +503,6 @@ def test_special_pieces_in_the_text_are_not_masked():
     assert arrays["token_boundary"].tolist() == [1] * 13
     assert arrays["masked_lm_positions"][:6].tolist() == [1, 3, 5, 7, 9, 11]
     assert arrays["masked_lm_weights"].sum() == 6
-
-
-@pytest.mark.parametrize(("kind", "label"), [(IN_ORDER, 0), (SWAPPED, 1), (RANDOM_DOCUMENT, 1)])
-@pytest.mark.parametrize("do_permutation", [False, True])
-def test_labels_restore_the_text(kind, label, do_permutation):
-    corpus = make_corpus([20, 15])
-    settings = Settings(max_seq_length=40, max_predictions_per_seq=5, do_permutation=do_permutation)
-    pair = Pair(0, 20, 20, 35, kind)
-    arrays = instance(corpus, pair, settings)
-    count = 10 if do_permutation else 5
-    assert arrays["masked_lm_weights"].tolist() == [1.0] * count
-    restored = arrays["input_ids"].copy()
-    restored[arrays["masked_lm_positions"]] = arrays["masked_lm_ids"]
-    assert restored.tolist() == [CLS, *range(100, 120), SEP, *range(120, 135), SEP, 0, 0]
-    assert arrays["next_sentence_labels"].tolist() == [label]
 
 
 # --- the whole ---
