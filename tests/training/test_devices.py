@@ -132,10 +132,7 @@ def test_one_worker_writes(kind, index, others, expected, monkeypatch):
 
 @pytest.mark.parametrize(
     "name, num_gpus, message",
-    [
-        ("mirrored", 3, "--num_gpus=3 ... TensorFlow ... 2 ... GPUs"),
-        ("tpu", None, "TPU"),
-    ],
+    [("mirrored", 3, "--num_gpus=3 ... TensorFlow ... 2 ... GPUs"), ("tpu", None, "TPU")],
 )
 def test_devices_that_are_not_there(name, num_gpus, message, monkeypatch):
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda _: ["one", "two"])
