@@ -23,10 +23,6 @@ SENTENCES = (
 )
 
 
-def _text():
-    return "\n\n".join("\n".join(SENTENCES[i:] + SENTENCES[:i]) for i in range(4)) + "\n"
-
-
 def _tsv():
     """A table with two classes."""
     rows = [f"{text}\t{SENTENCES[0]}\t{'ab'[i % 2]}\n" for i, text in enumerate(SENTENCES)]
@@ -64,7 +60,7 @@ FILES = {  # name -> content: str, bytes, or what JSON can hold
     "config.json": CONFIG,
     "spm.model": tiny.VOCABULARY.read_bytes(),
     "vocab.txt": tiny.WORDPIECE.read_bytes(),
-    "text.txt": _text(),
+    "text.txt": "\n\n".join("\n".join(SENTENCES[i:] + SENTENCES[:i]) for i in range(4)) + "\n",
     "examples.txt": "".join(f"{text}\t{SENTENCES[0]}\n" for text in SENTENCES),
     "examples.jsonl": "".join(
         json.dumps({"question": "Who went home?", "context": text}) + "\n" for text in SENTENCES
