@@ -28,13 +28,9 @@ def keep(shape):
     return dropout.keep_mask(list(shape), 0.25, KEY)
 
 
-def vectors(size):
-    return [normal(size, seed=seed) for seed in (5, 6, 7)]
-
-
 def norm_case(dtype, mask):
     x, residual = normal(6, 40, dtype=dtype), normal(6, 40, dtype=dtype, seed=1)
-    bias, gamma, beta = vectors(40)
+    bias, gamma, beta = (normal(40, seed=seed) for seed in (5, 6, 7))
     return [x, bias, residual, gamma, beta], lambda *given: fused.add_norm(*given, mask, 0.25)
 
 
