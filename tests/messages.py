@@ -4,9 +4,9 @@
 `make messages` (python -m tests.messages --write) writes tests/messages.txt; a test compares it.
 """
 
-import argparse
 import ast
 import re
+import sys
 
 from tests import ROOT
 
@@ -56,14 +56,8 @@ def _constant_parts(node):
     return node.value if isinstance(node.value, str) else ""
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--write", action="store_true", help=f"write {SNAPSHOT.name}")
-    if parser.parse_args().write:
+if __name__ == "__main__":
+    if "--write" in sys.argv:
         SNAPSHOT.write_text(snapshot(), encoding="utf-8")
     else:
         print(snapshot(), end="")
-
-
-if __name__ == "__main__":
-    main()

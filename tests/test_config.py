@@ -3,8 +3,10 @@
 
 import copy
 import dataclasses
+import itertools
 import json
 import logging
+import math
 
 import pytest
 
@@ -28,54 +30,14 @@ DEFAULTS = {  # of the original; vocab_size has none
     "initializer_range": 0.02,
 }
 UNUSED = {"gap_size": 0, "layers_to_keep": [], "net_structure_type": 0, "num_memory_blocks": 0}
-SIZES = {  # L, H, I, N; dropout of version 1
-    "base": (12, 768, 3072, 12, 0.1),
-    "large": (24, 1024, 4096, 16, 0.1),
-    "xlarge": (24, 2048, 8192, 16, 0.1),
-    "xxlarge": (12, 4096, 16384, 64, 0),
+XXLARGE = DEFAULTS | UNUSED | {"vocab_size": 30000}  # the `albert_config.json` of version 2
+BASE = XXLARGE | {"hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 3072}
+BASE_1 = BASE | {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}  # of version 1
+RELEASED = {
+    "xxlarge": XXLARGE,
+    "base of version 1": BASE_1,
+    "Chinese": BASE | {"hidden_act": "relu", "vocab_size": 21128},
 }
-
-
-def released_config(size, release):
-    """What stands in the `albert_config.json` of a released archive."""
-    layers, hidden, intermediate, heads, dropout = SIZES[size]
-    dropout = dropout if release == "v1" else 0
-    return {
-        **DEFAULTS,
-        **UNUSED,
-        "attention_probs_dropout_prob": dropout,
-        "hidden_act": "relu" if release == "zh" else "gelu",
-        "hidden_dropout_prob": dropout,
-        "hidden_size": hidden,
-        "intermediate_size": intermediate,
-        "num_attention_heads": heads,
-        "num_hidden_layers": layers,
-        "vocab_size": 21128 if release == "zh" else 30000,
-    }
-
-
-@pytest.fixture
-def json_file(tmp_path):
-    """Writes a file from a dict or from text, and returns its path."""
-
-    def write(content):
-        path = tmp_path / "albert_config.json"
-        path.write_text(content if isinstance(content, str) else json.dumps(content))
-        return str(path)
-
-    return write
-
-
-@pytest.fixture
-def log(caplog):
-    """What is logged, from INFO on."""
-    logger = logging.getLogger("absl")
-    level, propagate = logger.level, logger.propagate
-    logger.setLevel(logging.INFO)
-    logger.propagate = True
-    yield caplog
-    logger.setLevel(level)
-    logger.propagate = propagate
 
 
 # --- Values -------------------------------------------------------------------------------------
@@ -109,7 +71,7 @@ def test_null_dropout_is_none_at_all():
 
 
 def test_a_config_cannot_be_changed_but_copied():
-    config = AlbertConfig.from_dict({**released_config("base", "v1"), "other": [1]})
+    config = AlbertConfig.from_dict({**BASE_1, "other": [1]})
     with pytest.raises(dataclasses.FrozenInstanceError):
         config.hidden_size = 1
     assert copy.deepcopy(config) == config
@@ -142,15 +104,16 @@ def test_group_of_layer_is_computed_in_floating_point(layers, groups, expected):
 # --- JSON ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("release", ["v1", "v2", "zh"])
-@pytest.mark.parametrize("size", SIZES)
-def test_released_configs_come_back_as_they_were(size, release, json_file):
-    values = released_config(size, release)
-    config = AlbertConfig.from_json_file(json_file(values))
+@pytest.mark.parametrize("values", RELEASED.values(), ids=RELEASED)
+def test_released_configs_come_back_as_they_were(values, tmp_path):
+    path = tmp_path / "albert_config.json"
+    path.write_text(json.dumps(values))
+    config = AlbertConfig.from_json_file(str(path))
     assert config.to_dict() == values
     assert json.loads(config.to_json_string()) == values
     assert config.head_size == values["hidden_size"] // values["num_attention_heads"]
-    again = AlbertConfig.from_json_file(json_file(config.to_json_string()))
+    path.write_text(config.to_json_string())
+    again = AlbertConfig.from_json_file(str(path))
     assert again == config
     assert again.to_json_string() == config.to_json_string()
 
@@ -170,10 +133,12 @@ def test_layout_of_the_json():
         (UNUSED, (", ".join(UNUSED), logging.INFO)),  # of the original itself
     ],
 )
-def test_unknown_keys_are_kept_and_named(values, logged, log):
+def test_unknown_keys_are_kept_and_named(values, logged, caplog, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("absl"), "propagate", True)
+    caplog.set_level(logging.INFO, "absl")
     values = {"vocab_size": 7, **values}
     assert AlbertConfig.from_dict(values).to_dict() == {**values, **DEFAULTS}
-    found = [(record.getMessage().partition(": ")[2], record.levelno) for record in log.records]
+    found = [(record.getMessage().partition(": ")[2], record.levelno) for record in caplog.records]
     assert found == ([logged] if logged else [])
 
 
@@ -191,44 +156,40 @@ WHOLE_NUMBERS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("value", [0, -1, 1.5, "12", None, True])
-@pytest.mark.parametrize("key", WHOLE_NUMBERS)
-def test_sizes_must_be_whole_and_positive(key, value):
-    with refuses(f"{key} ... 1 ... {value!r}"):
-        AlbertConfig.from_dict({"vocab_size": 7, key: value})
+PROBABILITIES = ["hidden_dropout_prob", "attention_probs_dropout_prob"]
 
 
-@pytest.mark.parametrize("value", [10**9, 10**12, 10**30])
-@pytest.mark.parametrize("key", WHOLE_NUMBERS)
-def test_sizes_beyond_any_model_are_refused(key, value):
-    with refuses(f"{key} ... {value}"):
-        AlbertConfig.from_dict({"vocab_size": 7, key: value})
+@pytest.mark.parametrize(
+    "keys, values, named",
+    [
+        (WHOLE_NUMBERS, [0, -1, 1.5, "12", None, True], "1 ... {!r}"),
+        (WHOLE_NUMBERS, [10**9, 10**30], "{}"),  # beyond any model
+        (PROBABILITIES, [-0.1, 1, 1.5, "0.1", True, math.nan], "0 ... 1"),
+        (["initializer_range"], [0, -0.02, None, "1", True, math.nan, math.inf, 10**30], "0"),
+    ],
+)
+def test_numbers_out_of_range_are_refused(keys, values, named):
+    for key, value in itertools.product(keys, values):
+        with refuses(f"{key} ... {named.format(value)}"):
+            AlbertConfig.from_dict({"vocab_size": 7, key: value})
 
 
 @pytest.mark.parametrize(
     "values, message",
     [
-        ({"num_hidden_layers": 1001},
-         "num_hidden_layers ... 1 ... 1000 ... 1001"),
+        ({"num_hidden_layers": 1001}, "num_hidden_layers ... 1 ... 1000 ... 1001"),
         ({"num_hidden_layers": 100, "inner_group_num": 11},
          "num_hidden_layers=100 ... inner_group_num=11 ... 1100 ... 1000"),
         ({"hidden_size": 10**6, "num_attention_heads": 100, "intermediate_size": 4 * 10**6},
          "13,000,143,066,944 ... 100,000,000,000 ... vocab_size=7 ... embedding_size=128 ... "
          "hidden_size=1000000 ... intermediate_size=4000000 ... max_position_embeddings=512"),
-        ({"hidden_size": 30, "num_attention_heads": 4},
-         "hidden_size=30 ... num_attention_heads=4"),
+        ({"hidden_size": 30, "num_attention_heads": 4}, "hidden_size=30 ... num_attention_heads=4"),
         ({"num_hidden_layers": 2, "num_hidden_groups": 3},
          "num_hidden_groups ... num_hidden_layers ... 3 ... 2"),
-        ({"hidden_act": "swish"},
-         "hidden_act ... gelu, relu, tanh, linear ... 'swish'"),
-        ({"hidden_act": 1},
-         "hidden_act ... gelu, relu, tanh, linear ... 1"),
-        ({"parameter_sharing": "some"},
-         "parameter_sharing ... all, attention, ffn, none ... 'some'"),
-        ({"hiden_size": 64},
-         "hiden_size ... hidden_size"),
-        ({"num_hidden_layer": 4},
-         "num_hidden_layer ... num_hidden_layers"),
+        ({"hidden_act": "swish"}, "hidden_act ... gelu, relu, tanh, linear ... 'swish'"),
+        ({"hidden_act": 1}, "hidden_act ... gelu, relu, tanh, linear ... 1"),
+        ({"parameter_sharing": "x"}, "parameter_sharing ... all, attention, ffn, none ... 'x'"),
+        ({"hiden_size": 64}, "hiden_size ... hidden_size"),
     ],
 )  # fmt: skip
 def test_what_makes_no_model_is_refused(values, message):
@@ -238,26 +199,11 @@ def test_what_makes_no_model_is_refused(values, message):
 
 def test_large_models_pass():
     bert = {"embedding_size": 4096, "parameter_sharing": "none"}  # xxlarge without sharing
-    config = AlbertConfig.from_dict({**released_config("xxlarge", "v2"), **bert})
+    config = AlbertConfig.from_dict({**XXLARGE, **bert})
     assert 2.4e9 < config.num_parameters < 2.6e9
     sizes = {"embedding_size": 5120, "hidden_size": 5120, "intermediate_size": 20480}
     more = {"num_attention_heads": 40, "num_hidden_layers": 48, "parameter_sharing": "none"}
     assert 2e10 < AlbertConfig(vocab_size=10**6, **sizes, **more).num_parameters < 3e10
-
-
-@pytest.mark.parametrize("value", [-0.1, 1, 1.5, "0.1", True, float("nan")])
-@pytest.mark.parametrize("key", ["hidden_dropout_prob", "attention_probs_dropout_prob"])
-def test_dropout_must_be_a_probability(key, value):
-    with refuses(f"{key} ... 0 ... 1"):
-        AlbertConfig.from_dict({"vocab_size": 7, key: value})
-
-
-@pytest.mark.parametrize(
-    "value", [0, -0.02, None, "0.02", True, float("nan"), float("inf"), 10**30]
-)
-def test_initializer_range_must_be_positive(value):
-    with refuses("initializer_range ... 0"):
-        AlbertConfig.from_dict({"vocab_size": 7, "initializer_range": value})
 
 
 @pytest.mark.parametrize("name", ["gelu", "RELU", "Tanh", "linear", ""])
@@ -271,8 +217,6 @@ def test_activations_in_any_case(name):
         (b'{"hidden_size": 64}', "{path} ... vocab_size"),
         (b'{"vocab_size": 0}', "{path} ... vocab_size ... 1"),
         (b"{'vocab_size': 7}", "{path} ... JSON"),
-        (b"", "{path} ... JSON"),
-        (b"\xff\xfe\x00{", "{path} ... JSON"),
         (b"[7]", "{path} ... JSON ... list"),
         (None, "{path}"),
     ],

@@ -78,14 +78,9 @@ def test_a_directory_at_the_place_of_a_file_is_named(tmp_path):
     assert names_in(tmp_path) == ["run.json"] and names_in(path) == ["kept"]
 
 
-@pytest.fixture
-def below_a_file(tmp_path):
-    """A path where nobody can make a directory, not even root."""
+def test_a_directory_that_cannot_be_made_or_written_is_named(tmp_path):
     (tmp_path / "file").write_text("a regular file")
-    return str(tmp_path / "file" / "below")
-
-
-def test_a_directory_that_cannot_be_made_or_written_is_named(below_a_file, tmp_path):
+    below_a_file = str(tmp_path / "file" / "below")  # not even root can make a directory there
     with refuses(below_a_file):
         files.make_directory(below_a_file)
     with refuses(below_a_file):

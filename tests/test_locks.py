@@ -23,34 +23,20 @@ with locks.locked(sys.argv[1], "training"):
 """
 
 
-def hold_lock(directory):
-    pipes = dict.fromkeys(("stdin", "stdout"), subprocess.PIPE)
-    process = subprocess.Popen([sys.executable, "-c", HOLD, str(directory)], text=True, **pipes)
-    assert process.stdout.readline() == "locked\n"
-    return process
-
-
 @pytest.mark.long
-def test_a_lock_keeps_other_processes_out_until_its_process_ends(tmp_path):
-    process = hold_lock(tmp_path)
+def test_a_lock_keeps_other_processes_out_until_its_process_is_killed(tmp_path):
+    pipes = dict.fromkeys(("stdin", "stdout"), subprocess.PIPE)
+    process = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], text=True, **pipes)
+    assert process.stdout.readline() == "locked\n"
     with refuses(process.pid), locks.locked(str(tmp_path), "evaluating", "training"):
         pass
     with locks.locked(str(tmp_path), "evaluating"):  # another purpose
-        process.communicate("")
-        assert [path.name for path in tmp_path.iterdir()] == ["evaluating.lock"]
-    with locks.locked(str(tmp_path), "training"):
-        pass
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.long
-def test_the_lock_of_a_killed_process_is_taken_over(tmp_path):
-    process = hold_lock(tmp_path)
-    process.kill()
-    process.wait()
-    assert (tmp_path / "training.lock").exists()
+        process.kill()
+        process.communicate()
+    assert [path.name for path in tmp_path.iterdir()] == ["training.lock"]
     with locks.locked(str(tmp_path), "training"):
         assert str(os.getpid()) in (tmp_path / "training.lock").read_text()
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("content", ["", "another-host 7 0123abcd\n", f"gone {os.getppid()} ab"])

@@ -69,10 +69,6 @@ def test_ranges(field):
 def test_a_group_checks_its_values():
     with refuses("--beta_1 ... 0 ... 1"):
         options.Optimizer(beta_1=1)
-    with refuses("--num_workers ... 2147483647"):
-        options.RecordFiles(num_workers=2**31)
-    with refuses("--epsilon ... 0"):
-        options.Optimizer(epsilon=math.inf)
     with refuses("0.5 ... 1 ... 0 ... 0.3"):
         options.Selection(drop_near_duplicates=0.3)
     assert options.SentencePiece(vocab_size=14).vocab_size == 14  # the special pieces, and a space

@@ -10,7 +10,6 @@ from matplotlib.figure import Figure
 from albert_tf import plot
 from albert_tf.training import history
 from tests.errors import assert_names, refuses
-from tests.processes import run_python
 
 TRAINED = {"loss": 2.0, "masked_lm_accuracy": 0.1, "masked_lm_loss": 1.0, "gradient_norm": 1.0}
 TRAINED |= {"learning_rate": 0.1, "sequences_per_second": 5.0}
@@ -78,13 +77,11 @@ def test_curves_against_pieces(run_dir, tmp_path, capsys):
     assert_names(capsys.readouterr().err, run_dir)
 
 
-@pytest.mark.long
-def test_several_runs_make_one_picture(run_dir, tmp_path):
+def test_several_runs_make_one_picture(run_dir, tmp_path, capsys):
     png = tmp_path / "plots" / "two.png"
-    done = run_python("-m", "albert_tf.plot", run_dir, run_dir, f"--png_file={png}")
-    assert done.returncode == 0, done.stderr
+    assert plot.main([run_dir, run_dir, f"--png_file={png}"]) == 0
     assert tf.io.decode_png(png.read_bytes()).shape[:2] == (960, 1200)
-    assert done.stdout == f"{png}: loss, masked_lm_accuracy, f1, learning_rate\n"
+    assert capsys.readouterr().out == f"{png}: loss, masked_lm_accuracy, f1, learning_rate\n"
 
 
 @pytest.mark.parametrize("content", [None, "step,kind,seconds,loss\n", "a,b\n"])

@@ -1,22 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The progress of long work in a log."""
 
+import types
+
 import pytest
 
 from albert_tf import progress
 
 
-class Clock:
-    def __init__(self):
-        self.now = 1000.0
-
-    def time(self):
-        return self.now
-
-
 @pytest.fixture
 def clock(monkeypatch):
-    clock = Clock()
+    clock = types.SimpleNamespace(now=1000.0, time=lambda: clock.now)
     monkeypatch.setattr(progress, "time", clock)
     return clock
 

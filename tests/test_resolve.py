@@ -211,7 +211,6 @@ def test_neither_absl_nor_tensorflow_is_imported():
     [
         ("run_squad", {}, 128, {"max_seq_length": 128, "doc_stride": 42}),
         ("run_squad", {}, 512, {"max_seq_length": 384, "doc_stride": 128}),
-        ("run_squad", {"doc_stride": 100}, 128, {"max_seq_length": 128, "doc_stride": 100}),
         ("run_squad", {}, 16, {"max_seq_length": 16, "doc_stride": 5, "start_n_top": 5}),
         ("run_squad", {"max_seq_length": 256}, 256, {"max_seq_length": 256, "doc_stride": 128}),
         ("run_squad", {"doc_stride": 125}, 128, {"max_seq_length": 128, "doc_stride": 125}),
@@ -219,7 +218,6 @@ def test_neither_absl_nor_tensorflow_is_imported():
         ("run_race", {}, 5, {"max_seq_length": 5, "max_qa_length": 1}),
         ("run_race", {"max_qa_length": 508}, 512, {"max_seq_length": 512, "max_qa_length": 508}),
         ("run_classifier", {}, 64, {"max_seq_length": 64}),
-        ("run_pretraining", {}, 64, {"max_seq_length": 64}),
         ("export_to_tfhub", {}, 64, {"max_seq_length": 64}),
         ("export_to_tfhub", {}, 512, {"max_seq_length": 128}),
     ],

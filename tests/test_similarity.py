@@ -9,7 +9,6 @@ import albert_tf
 from albert_tf import similarity
 from tests import tiny
 from tests.errors import assert_names
-from tests.processes import run_with_closed_output
 
 HEADER = "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore"
 PAIRS = [("a man", "the man", 4.0), ("It rains.", "a landscape", 0.5), ("of", "of the", 3.0)]
@@ -20,16 +19,12 @@ def release(tmp_path_factory):
     return tiny.write_release(tmp_path_factory.mktemp("release"))
 
 
-def write_pairs(path, pairs):
-    """Writes a file of STS-B of (text, text, score); returns the path."""
-    rows = ["x\t" * 7 + f"{a}\t{b}\t{score}" for a, b, score in pairs]
-    path.write_text("\n".join([HEADER, *rows]) + "\n")
-    return path
-
-
 @pytest.fixture
 def file(tmp_path):
-    return write_pairs(tmp_path / "dev.tsv", PAIRS)
+    """A file of STS-B."""
+    rows = ["x\t" * 7 + f"{a}\t{b}\t{score}" for a, b, score in PAIRS]
+    (tmp_path / "dev.tsv").write_text("\n".join([HEADER, *rows]) + "\n")
+    return tmp_path / "dev.tsv"
 
 
 def test_correlations_are_those_of_the_embeddings(release, file, capsys):
@@ -50,12 +45,6 @@ def test_correlations_are_those_of_the_embeddings(release, file, capsys):
     assert "Spearman, 3 pairs\n" in printed
     best = max(("layer 1", "layer 2"), key=found.get)
     assert printed.endswith(f"best: the mean of {best}\n")
-
-
-@pytest.mark.long
-def test_command_ends_quietly_if_its_output_is_closed_while_it_loads(release, file):
-    done = run_with_closed_output("-u", "-m", "albert_tf.similarity", release, file)
-    assert done.returncode == 0 and "Traceback" not in done.stderr, done.stderr
 
 
 def test_the_last_layer_is_the_mean(release):

@@ -115,6 +115,10 @@ def test_an_instance_of_one_segment():
         ({"line_overlap": 30, **NONE}, "--line_overlap=30 ... 30"),
         ({"line_overlap": 5, "max_line_length": 5, **NONE}, "--line_overlap=5 ... 5"),
         ({"max_line_length": 1}, "--max_line_length ... 1"),
+        (
+            {"masked_lm_keep_prob": 0.7, "masked_lm_random_prob": 0.4},
+            "--masked_lm_keep_prob=0.7 ... --masked_lm_random_prob=0.4",
+        ),
     ],
 )
 def test_options_that_contradict_each_other(given, named):

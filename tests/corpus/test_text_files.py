@@ -53,13 +53,16 @@ def test_a_file_is_a_document_on_request(tmp_path):
     assert not read(tmp_path / "a.txt", b"one\ntwo\n", file_is_document=True)[-1]
 
 
-def test_lines_that_are_not_utf8(tmp_path):
+def test_lines_that_are_not_utf8(tmp_path, monkeypatch):
     content = b"one\ncaf\xe9\n\nth\xc3\xa9\n"
     with refuses("a.txt, line 2 ... UTF-8 ... 3"):
         read(tmp_path / "a.txt", content)
     form = Format(on_decode_error="skip")
     (chunk,) = text_files.chunks([str(tmp_path / "a.txt")], form)
     assert text_files.sentences(chunk) == (["one", "", "thé"], {"lines_skipped": [2]})
+    monkeypatch.setattr(unpacking, "_BLOCK_BYTES", 5)
+    with refuses("a.txt, line 101 ... UTF-8 ... 3"):  # of a later chunk
+        read(tmp_path / "a.txt", b"one\n" * 100 + b"caf\xe9\n")
 
 
 def test_a_line_or_a_document_that_does_not_fit_into_memory(tmp_path, monkeypatch, splits):

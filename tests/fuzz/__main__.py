@@ -2,7 +2,6 @@
 """Runs the scripts on damaged input, and kills them while they write; prints what goes wrong."""
 
 import argparse
-import collections
 import concurrent.futures
 import functools
 import itertools
@@ -67,13 +66,17 @@ def main():
             print(f"Corpus made in {time.monotonic() - started:.0f} s", flush=True)
             run = functools.partial(cases.run, args.seed, root=work / "corpus", work=work)
             kill = functools.partial(crashes.run, args.seed, root=work / "corpus", work=work)
-            found = itertools.chain(pool.map(run, wanted), pool.map(kill, killed))
-            findings = [finding for finding in map(_report, found) if finding]
+            count = 0
+            for finding in itertools.chain(pool.map(run, wanted), pool.map(kill, killed)):
+                if finding:
+                    print(f"--- {finding}\n", flush=True)
+                    count += 1
     finally:
         if not args.directory:
             shutil.rmtree(work)
-    _sum_up(findings, len(wanted) + len(killed), time.monotonic() - started)
-    sys.exit(bool(findings))
+    cases_run, seconds = len(wanted) + len(killed), time.monotonic() - started
+    print(f"{cases_run} cases, {count} findings, {seconds:.0f} s")
+    sys.exit(bool(count))
 
 
 def _make_corpus(pool, wanted, killed, work):
@@ -89,18 +92,6 @@ def _make_corpus(pool, wanted, killed, work):
         list(pool.map(functools.partial(corpus.make, root=root), level))
     names = sorted({crashes.name_of(number) for number in killed})
     list(pool.map(functools.partial(crashes.make_reference, root=root, work=work), names))
-
-
-def _report(finding):
-    if finding:
-        print(f"--- {finding.text}\n", flush=True)
-    return finding
-
-
-def _sum_up(findings, count, seconds):
-    for cause, times in collections.Counter(finding.cause for finding in findings).most_common():
-        print(f"{times:4d} x {cause}")
-    print(f"{count} cases, {len(findings)} findings, {seconds:.0f} s")
 
 
 if __name__ == "__main__":

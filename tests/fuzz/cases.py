@@ -13,7 +13,6 @@ import random
 import re
 import shutil
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -30,13 +29,6 @@ _RAW = re.compile(r"\{\{|\[Op:|Detected at node")
 _UNTOUCHED = re.compile(r"flags\.txt$|fingerprint\.pb$|/events\.out")  # nothing reads them
 
 
-class Finding(NamedTuple):
-    """What is wrong with how a command ended."""
-
-    cause: str  # the same for findings that are probably the same defect
-    text: str  # all that is to be known
-
-
 def name_of(number):
     """Name of the command of a case (int)."""
     return list(commands.COMMANDS)[number % len(commands.COMMANDS)]
@@ -50,8 +42,8 @@ def generator(seed, number):
 def run(seed, number, root, work):
     """Prepares, runs and judges a case: the same seed and number (int) give the same damage.
 
-    The corpus is in `root`. In `work` a directory for the case is made, which stays only if there
-    is a Finding, which is returned.
+    The corpus is in `root`. In `work` a directory for the case is made, which stays only if
+    something is found, which is returned (str).
     """
     name = name_of(number)
     rng = generator(seed, number)
@@ -70,7 +62,7 @@ def run(seed, number, root, work):
 
 
 def finding(which, wrong, damage, argv, seed, directory, outcomes):
-    """Finding of a case with complaints (`wrong`), or None; then its files are removed.
+    """What is to be known of a case with complaints (`wrong`), or None; then its files are removed.
 
     `which` is (kind, number, name), `damage` what was done to the command `argv`, which ran in
     `directory` and ended with these outcomes.
@@ -83,12 +75,11 @@ def finding(which, wrong, damage, argv, seed, directory, outcomes):
     kind, number, name = which
     ends = [outcome.errors.splitlines()[-15:] for outcome in outcomes]
     shown = "\n".join("\n".join(line[:500] for line in end) for end in ends)
-    text = (
+    return (
         f"{kind} {number} ({name}): {'; '.join(wrong)}\n  damage: {damage}\n"
         f"  in {directory}: {' '.join(argument[:200] for argument in argv)}\n"
         f"  again: python -m tests.fuzz --seed={seed} --{kind}={number}\n{shown}"
     )
-    return Finding(f"{argv[0]}: {_signature(outcomes, wrong)}", text)
 
 
 def _prepare(command, rng):
@@ -149,33 +140,11 @@ def judge(outcome, directory, before, argv):
         wrong += _wrong_message(outcome, {*_paths(directory), *before}, argv)
     if outcome.code < 0:
         return wrong
-    return wrong + leftovers(directory) + broken_files(directory, before)
-
-
-def leftovers(directory):
-    """Complaints about temporary files and locks in a directory: list of str."""
-    return [f"left behind: {path}" for path in _paths(directory) if _LEFTOVER.search(path)]
-
-
-def broken_files(directory, before):
-    """Complaints about files written since a `snapshot` that are not whole or not finite."""
+    wrong += [f"left behind: {path}" for path in _paths(directory) if _LEFTOVER.search(path)]
     written = [path for path, time in snapshot(directory).items() if before.get(path) != time]
     found = processes.fork(lambda: _print_broken(written), directory, SECONDS)
     assert found.code == 0, found.errors
-    return [f"not whole: {problem}" for problem in json.loads(found.output)]
-
-
-def _signature(outcomes, wrong):
-    """What findings of one cause have in common (str)."""
-    errors = "".join(outcome.errors for outcome in outcomes if "Traceback" in outcome.errors)
-    frames = re.findall(r'File "[^"]*?(\w+)\.py", line \d+, in (\w+)\n', errors)
-    files = (*processes.ROOT.glob("*.py"), *processes.ROOT.glob("albert_tf/**/*.py"))
-    own = {path.stem for path in files}
-    if errors:
-        raised = re.findall(r"^(\w[\w.]*(?:Error|Exception|Interrupt)?)(?::|$)", errors, re.M)
-        place = [f"{file}.{function}" for file, function in frames if file in own]
-        return f"{(raised or ['?'])[-1]} in {(place or ['?'])[-1]}"
-    return re.sub(r"\d+", "N", wrong[0])[:100]
+    return wrong + [f"not whole: {problem}" for problem in json.loads(found.output)]
 
 
 def _paths(directory):

@@ -6,19 +6,11 @@ import re
 import shlex
 import shutil
 
-from tests import GOLDEN
+from tests import tiny
 from tests.fuzz import processes
 
-VOCABULARIES = GOLDEN / "tokenization"
-CONFIG = {  # trained in a second or two
-    "vocab_size": 3000,
-    "embedding_size": 8,
-    "hidden_size": 16,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "intermediate_size": 32,
-    "max_position_embeddings": 40,
-}
+SMALL = {"embedding_size": 8, "hidden_size": 16, "num_hidden_layers": 1, "intermediate_size": 32}
+CONFIG = tiny.CONFIG | SMALL | {"max_position_embeddings": 40}  # trained in a second or two
 SENTENCES = (
     "The old clerk closed the ledger and went home.",
     "She paid £2,000 in cash for the Blue Boar inn.",
@@ -31,14 +23,8 @@ SENTENCES = (
 )
 
 
-def _text():
-    return "\n\n".join("\n".join(SENTENCES[i:] + SENTENCES[:i]) for i in range(4)) + "\n"
-
-
-def _tsv(task):
-    """Lines of a GLUE-like file with two classes."""
-    if task == "CoLA":
-        return "".join(f"a\t{i % 2}\t\t{text}\n" for i, text in enumerate(SENTENCES))
+def _tsv():
+    """A table with two classes."""
     rows = [f"{text}\t{SENTENCES[0]}\t{'ab'[i % 2]}\n" for i, text in enumerate(SENTENCES)]
     return "first\tsecond\tlabel\n" + "".join(rows)
 
@@ -51,16 +37,6 @@ def _conll():
         for text in SENTENCES
     )
     return "\n".join(sentences)
-
-
-def _passage(name):
-    return {
-        "article": " ".join(SENTENCES),
-        "questions": ["Who went home?", "They built the bridge in _ ."],
-        "options": [["A clerk.", "Her brother.", "Nobody.", "She."], ["1", "2", "1889", "3"]],
-        "answers": ["A", "C"],
-        "id": name,
-    }
 
 
 def _squad(version):
@@ -82,23 +58,21 @@ def _squad(version):
 
 FILES = {  # name -> content: str, bytes, or what JSON can hold
     "config.json": CONFIG,
-    "spm.model": (VOCABULARIES / "spm_uncased.model").read_bytes(),
-    "vocab.txt": (VOCABULARIES / "vocab.txt").read_bytes(),
-    "text.txt": _text(),
+    "spm.model": tiny.VOCABULARY.read_bytes(),
+    "vocab.txt": tiny.WORDPIECE.read_bytes(),
+    "text.txt": "\n\n".join("\n".join(SENTENCES[i:] + SENTENCES[:i]) for i in range(4)) + "\n",
     "examples.txt": "".join(f"{text}\t{SENTENCES[0]}\n" for text in SENTENCES),
     "examples.jsonl": "".join(
         json.dumps({"question": "Who went home?", "context": text}) + "\n" for text in SENTENCES
     ),
-    **{f"tsv/{split}.tsv": _tsv("tsv") for split in ("train", "dev", "test")},
+    **{f"tsv/{split}.tsv": _tsv() for split in ("train", "dev", "test")},
     **{f"conll/{split}.conll": _conll() for split in ("train", "dev", "test")},
-    **{f"glue/CoLA/{split}.tsv": _tsv("CoLA") for split in ("train", "dev")},
-    "glue/CoLA/test.tsv": "index\tsentence\n" + "".join(f"0\t{text}\n" for text in SENTENCES),
     **{
-        f"race/RACE/{split}/{level}/1.txt": _passage(f"{level}1.txt")
-        for split in ("train", "dev", "test")
-        for level in ("middle", "high")
+        f"{place}/{path.relative_to(tiny.GLUE_DATA)}": path.read_bytes()
+        for place, task in (("glue", "CoLA"), ("race", "RACE"))
+        for path in (tiny.GLUE_DATA / task).rglob("*.t*")
     },
-    "pretrained/spm.model": (VOCABULARIES / "spm_uncased.model").read_bytes(),  # for exports
+    "pretrained/spm.model": tiny.VOCABULARY.read_bytes(),  # for exports
     "squad1.json": _squad(1),
     "squad2.json": _squad(2),
     "answers.json": {f"q{i}{j}": "old clerk" for i in range(2) for j in range(4)},

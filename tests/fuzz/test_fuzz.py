@@ -27,7 +27,7 @@ for planted in map(pathlib.Path, sys.argv[1:]):
     commands.WRITERS = {"planted": (str(planted), ("out.txt",))}
     crashes.make_reference("planted", work / "corpus", work)
     found = [crashes.run(1, number, work / "corpus", work) for number in range(6)]
-    print(repr([finding.text for finding in found if finding]))
+    print(repr(list(filter(None, found))))
 """
 PREPARE = """
 import pathlib, sys

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.model import flops, heads
-from tests.model.small_config import PLAIN
+from tests.model.small_config import BATCH, LENGTH, MASKED, PLAIN, inputs
 
 TINY = dataclasses.replace(PLAIN, num_hidden_layers=3)
 BASE = AlbertConfig(
@@ -36,15 +36,9 @@ def counted(function, *args):
 def test_operations_are_those_of_the_graph(changes):
     config = dataclasses.replace(TINY, **changes)
     model = heads.PretrainingModel(config)
-    features = {
-        "input_ids": tf.ones([4, 10], tf.int32),
-        "input_mask": tf.ones([4, 10], tf.int32),
-        "segment_ids": tf.zeros([4, 10], tf.int32),
-        "masked_lm_positions": tf.ones([4, 3], tf.int32),
-    }
-    forward = counted(tf.function(lambda features: model(features)), features)
-    sentence_order = 2 * 4 * config.hidden_size * 2
-    assert flops.forward_flops(config, 4, 10, predictions=3) == forward - sentence_order
+    forward = counted(tf.function(lambda features: model(features)), inputs() | MASKED)
+    sentence_order = 2 * BATCH * config.hidden_size * 2
+    assert flops.forward_flops(config, BATCH, LENGTH, predictions=4) == forward - sentence_order
 
 
 def test_operations_of_albert_base():

@@ -8,8 +8,8 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
-from albert_tf.model import dropout, encoder, fused, heads, objectives, optimization
-from tests.model.small_config import MASKED, SMALL, inputs
+from albert_tf.model import dropout, encoder, fused, optimization
+from tests.model.small_config import SMALL, inputs
 
 KEY = tf.constant([1, 2])
 
@@ -28,13 +28,9 @@ def keep(shape):
     return dropout.keep_mask(list(shape), 0.25, KEY)
 
 
-def vectors(size):
-    return [normal(size, seed=seed) for seed in (5, 6, 7)]
-
-
 def norm_case(dtype, mask):
     x, residual = normal(6, 40, dtype=dtype), normal(6, 40, dtype=dtype, seed=1)
-    bias, gamma, beta = vectors(40)
+    bias, gamma, beta = (normal(40, seed=seed) for seed in (5, 6, 7))
     return [x, bias, residual, gamma, beta], lambda *given: fused.add_norm(*given, mask, 0.25)
 
 
@@ -142,39 +138,16 @@ def test_equal_logits_count_as_argmax_counts_them():
             np.testing.assert_array_equal(fused.hits(labels_of_ties, ties), expected)
 
 
-def pretraining_step(model, features, on):
-    @tf.function(autograph=False)
-    def step(features):
-        with dropout.seeded(KEY), fused.compiled(on), tf.GradientTape() as tape:
-            terms = objectives.pretraining_terms(features, model(features, training=True))
-            loss = sum(tf.reduce_mean(terms[f"{part}_loss"][0])
-                       for part in ("masked_lm", "sentence_order"))  # fmt: skip
-        gradients = tape.gradient(loss, model.trainable_variables)
-        return terms, [tf.convert_to_tensor(gradient) for gradient in gradients]
-
-    return step(features)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("changes", [{}, {"inner_group_num": 2, "num_hidden_groups": 2}])
-def test_a_whole_step_is_the_same_with_dropout(changes):
-    config = dataclasses.replace(SMALL, **changes)
-    model, features = heads.PretrainingModel(config), inputs() | MASKED
-    model(features)
-    plain, compiled = (pretraining_step(model, features, on) for on in (False, True))
-    for one, other in zip(tf.nest.flatten(plain), tf.nest.flatten(compiled), strict=True):
-        np.testing.assert_allclose(other, one, rtol=1e-5, atol=2e-6)
-
-
 @pytest.mark.long
 def test_predictions_and_exports_hold_no_compiled_form(tmp_path):
-    config = dataclasses.replace(SMALL, num_hidden_layers=1)
-    model, features = heads.PretrainingModel(config), inputs() | MASKED
-    pretraining_step(model, features, True)  # leaves nothing in the model
+    model = encoder.AlbertModel(dataclasses.replace(SMALL, num_hidden_layers=1))
+    predict = tf.function(lambda ids: model(ids)["pooled_output"], autograph=False)
+    ids = inputs()["input_ids"]
+    with fused.compiled():
+        assert clusters(tf.function(lambda ids: model(ids, training=True)), ids)
     module = tf.Module()
-    predict = tf.function(lambda ids: model.encoder(ids)["pooled_output"], autograph=False)
-    module.predict = predict.get_concrete_function(features["input_ids"])
-    module.model = model.encoder
+    module.predict = predict.get_concrete_function(ids)
+    module.model = model
     tf.saved_model.save(module, str(tmp_path), signatures=module.predict)
     saved = saved_model_pb2.SavedModel.FromString((tmp_path / "saved_model.pb").read_bytes())
     assert not compiled_functions(saved.meta_graphs[0].graph_def.library)

@@ -36,12 +36,10 @@ def muon(**arguments):
     return optimization.Muon(RATE, product_dtype="float32", **arguments)
 
 
-SHAPES = [(8, 8), (6, 9), (4, 16), (2, 32), (1, 5)]  # square, wide, long
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-def test_iterations_are_the_polynomial_of_the_singular_values(shape):
-    matrices = variable([3, *shape]).numpy()
+@pytest.mark.parametrize("scale", [1, 1e-6, 1e6])
+@pytest.mark.parametrize("shape", [(8, 8), (6, 9), (4, 16), (2, 32), (1, 5)])  # square, wide, long
+def test_iterations_are_the_polynomial_of_the_singular_values(shape, scale):
+    matrices = scale * variable([3, *shape]).numpy()
     actual = optimization.orthogonalize(tf.constant(matrices))
     expected = np.stack([orthogonalized(matrix) for matrix in matrices])
     np.testing.assert_allclose(actual, expected, atol=2e-4)
@@ -57,18 +55,6 @@ def test_the_result_is_nearly_orthogonal(shape, dtype):
     assert actual.dtype == tf.float32
     found = np.linalg.svd(actual[0].numpy(), compute_uv=False)
     assert 0.6 < found.min() <= found.max() < 1.3
-
-
-@pytest.mark.parametrize("scale", [1e-6, 1e6])
-def test_the_direction_does_not_depend_on_the_scale_of_the_gradient(scale):
-    gradient = variable([4, 8], 1).numpy()
-    directions = []
-    for factor in (1, scale):
-        kernel, optimizer = variable([4, 8]), muon(weight_decay_rate=0.0)
-        before = kernel.numpy()
-        optimizer.apply_gradients([(tf.constant(factor * gradient), kernel)])
-        directions.append(kernel.numpy() - before)
-    np.testing.assert_allclose(directions[1], directions[0], atol=1e-3 * RATE)
 
 
 def test_a_gradient_of_zeros_moves_nothing_but_the_decay():
@@ -144,14 +130,6 @@ def test_the_second_moments_of_matrices_are_not_kept():
 @tf_keras.utils.register_keras_serializable("tests")
 def no_variable(variable):
     return False
-
-
-def test_its_config_makes_it_again():
-    first = muon(orthogonalized=no_variable, momentum=0.5, global_clipnorm=2.0)
-    config = tf_keras.saving.serialize_keras_object(first)
-    other = tf_keras.saving.deserialize_keras_object(config)
-    assert type(other) is optimization.Muon and other.orthogonalized is no_variable
-    assert other.get_config() == first.get_config()
 
 
 def test_without_matrices_it_is_adamw():

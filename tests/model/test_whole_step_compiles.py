@@ -51,11 +51,6 @@ HEADS = {
 }  # fmt: skip
 
 
-def loss_of(terms):
-    names = [name for name in terms if name.endswith("loss")]
-    return sum(tf.reduce_sum(terms[n][0] * terms[n][1]) for n in names) / BATCH
-
-
 def trained(name, optimizer_name, jit_compile):
     """Losses of two steps, and the variables after them; the same start at every call."""
     make, extra, terms_of = HEADS[name]
@@ -74,7 +69,8 @@ def trained(name, optimizer_name, jit_compile):
         key = tf.stack([tf.constant(5), tf.cast(optimizer.iterations, tf.int32)])
         with dropout.seeded(key), tf.GradientTape() as tape:
             terms = terms_of(features, model(features, training=True))
-            loss = loss_of(terms)
+            losses = [term for name, term in terms.items() if name.endswith("loss")]
+            loss = sum(tf.reduce_sum(values * weights) for values, weights in losses) / BATCH
         gradients = tape.gradient(loss, variables)
         pairs = [(tf.convert_to_tensor(g), v) for g, v in zip(gradients, variables, strict=True)
                  if g is not None]  # fmt: skip

@@ -11,7 +11,6 @@ from albert_tf.corpus import instances
 from albert_tf.corpus.instances import Settings
 from albert_tf.records import graph_masking, input_pipeline, schemas
 from albert_tf.text.tokenization import SpecialIds
-from tests.errors import refuses
 from tests.records.small_records import train_batches, write
 
 CLS, SEP, MASK = 2, 3, 4
@@ -238,8 +237,3 @@ def test_shares_of_kept_and_random_pieces(keep, random, shares):
         after, before = np.array(after)[chosen], np.array(ids)[chosen]
         actual = np.mean(after == MASK), np.mean(after == before)
         np.testing.assert_allclose(actual, shares, atol=0.03 if random else 0)
-
-
-def test_shares_above_one_are_refused():
-    with refuses("--masked_lm_keep_prob=0.7 ... --masked_lm_random_prob=0.4"):
-        Settings(masked_lm_keep_prob=0.7, masked_lm_random_prob=0.4)

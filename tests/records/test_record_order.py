@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The order of training records: every record once per epoch, the same from any step on."""
 
-import itertools
-
 import pytest
 import tensorflow as tf
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from albert_tf.records import input_pipeline, record_files, schemas
@@ -13,25 +11,13 @@ from tests.records import small_records as small
 from tests.records.small_records import SCHEMA, first_ids, flat, train_batches, write
 
 COUNTS = st.lists(st.integers(0, 30), min_size=1, max_size=4).filter(any)
-tiny = settings(
-    max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+tiny = settings(max_examples=5, deadline=None)
 
 
-@pytest.fixture(scope="module")
-def make_files(tmp_path_factory):
-    """A function that makes files of so many records; record n of file f holds 1000 f + n."""
-    directory, numbers = tmp_path_factory.mktemp("files"), itertools.count()
-
-    def make(counts):
-        folder = directory / str(next(numbers))
-        folder.mkdir()
-        return [
-            write(folder / str(f), range(1000 * f, 1000 * f + count))
-            for f, count in enumerate(counts)
-        ]
-
-    return make
+def make_files(folder, counts):
+    """Files of so many records; record n of file f holds 1000 f + n."""
+    numbers = [range(1000 * f, 1000 * f + count) for f, count in enumerate(counts)]
+    return [write(folder / str(f), found) for f, found in enumerate(numbers)]
 
 
 def epochs_of(numbers, size):
@@ -45,12 +31,10 @@ def epochs_of(numbers, size):
     window=st.integers(1, 40),
     seed=st.integers(0, 2**32),
 )
-def test_an_epoch_has_every_record_once(make_files, counts, batch_size, window, seed):
-    total = sum(counts)
-    batches = first_ids(
-        train_batches(make_files(counts), batch_size, seed=seed, window=window),
-        -(-3 * total // batch_size),
-    )
+def test_an_epoch_has_every_record_once(tmp_path_factory, counts, batch_size, window, seed):
+    total, files = sum(counts), make_files(tmp_path_factory.mktemp("files"), counts)
+    dataset = train_batches(files, batch_size, seed=seed, window=window)
+    batches = first_ids(dataset, -(-3 * total // batch_size))
     assert all(len(batch) == batch_size for batch in batches)
     whole = [1000 * f + n for f, count in enumerate(counts) for n in range(count)]
     epochs = epochs_of(flat(batches), total)
@@ -72,9 +56,9 @@ def test_an_epoch_has_every_record_once(make_files, counts, batch_size, window, 
     first_step=st.integers(0, 30),
 )
 def test_batches_depend_on_the_step_alone(
-    make_files, counts, rows, num_shares, splits, window, first_step
+    tmp_path_factory, counts, rows, num_shares, splits, window, first_step
 ):
-    files = record_files.read_index(make_files(counts))
+    files = record_files.read_index(make_files(tmp_path_factory.mktemp("files"), counts))
     batch_size = rows * num_shares * splits
 
     def batches(count, **options):

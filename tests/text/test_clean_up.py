@@ -123,11 +123,6 @@ def test_a_record_of_a_later_version(values):
         vocabulary_record.read(model, "a.model")
 
 
-def test_models_without_a_record_are_cleaned_up_as_the_released_ones():
-    assert vocabulary_record.read(RELEASED.read_bytes(), "x") == {}
-    assert FullTokenizer(spm_model_file=str(RELEASED)).clean_up == CleanUp()
-
-
 @pytest.mark.parametrize(
     "text", ["한국어로 번역한 글", "Tiếng Việt có dấu", "ガラスの パンダが ビルで えびを たべる"]
 )

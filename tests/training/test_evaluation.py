@@ -293,12 +293,7 @@ def test_the_line_and_the_curves_show_weighted_metrics_and_the_file_the_original
     directory, capsys
 ):
     run, rows = Run(directory), []
-
-    class Writer:
-        def write(self, *row):
-            rows.append(row)
-
-    run.metrics.writers.append(Writer())
+    run.metrics.writers.append(types.SimpleNamespace(write=lambda *row: rows.append(row)))
     make(run, weighted={"value": 0.5}).each([str(directory / "model.ckpt-4")])
     assert rows == [("eval", 4, {"value": 0.5})]
     assert_says(capsys.readouterr().out, "4 ... 0.5000")

@@ -131,9 +131,7 @@ def test_replicas_and_parts_give_the_result_of_one_device(kind, optimizer):
     assert other["replicas"] == (2 if kind == "mirrored" else 1)
     assert one["resumed_alike"] and other["resumed_alike"]
     for name, value in one["results"].items():
-        if name != "loss":  # a mean of batch means: the same batches, so the same too
-            np.testing.assert_allclose(other["results"][name], value, rtol=2e-5, err_msg=name)
-    np.testing.assert_allclose(other["results"]["loss"], one["results"]["loss"], rtol=2e-5)
+        np.testing.assert_allclose(other["results"][name], value, rtol=2e-5, err_msg=name)
     np.testing.assert_allclose(other["predicted"], one["predicted"], atol=1e-4)
     for name, value in one["variables"].items():
         tolerance = 1e-3 if name.endswith("key/bias") else 1e-4
@@ -324,17 +322,6 @@ def test_a_new_run_removes_what_a_killed_one_left(run, tmp_path):
     assert (tmp_path / f"model.ckpt-best{ending}").exists()
     assert run_directory.latest_in(str(tmp_path)) == f"{tmp_path}/model.ckpt-0"
     assert again.step == 0
-
-
-def test_loss_scaling_belongs_to_float16_alone():
-    devices.set_precision("fp16")
-    try:
-        scaled = devices.with_loss_scale(optimization.create_optimizer("adamw", 0.1))
-    finally:
-        devices.set_precision("fp32")
-    assert isinstance(scaled.inner_optimizer, optimization.AdamW)
-    plain = devices.with_loss_scale(optimization.create_optimizer("adamw", 0.1))
-    assert isinstance(plain, optimization.AdamW)
 
 
 def test_steps_are_parsed():

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Metrics of steps and evaluations: means, names, speed, their line, and when training ends."""
 
+import contextlib
 import fcntl
 import os
 import pty
 import re
 import struct
-import subprocess
 import sys
 import termios
 
@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from albert_tf import progress
 from albert_tf.training import metrics
-from tests import ROOT
 from tests.errors import assert_names, refuses
 
 
@@ -163,39 +163,28 @@ def test_metrics_give_way_in_the_order_of_their_importance(columns, shown):
     assert metrics.shown_metrics(METRICS, columns) == shown
 
 
-TRAINING = """
-from albert_tf import progress
-from albert_tf.training import metrics
-line = metrics.Line(0, 125000)
-for step in range(0, 125000, 25000):
-    line.advance(25000)
-    line.show({metrics})
-    line._bar.refresh()
-    if step == 50000:
-        progress.say("Evaluation at step 75000")
-line.close()
-"""
-
-
-@pytest.mark.long
 @pytest.mark.parametrize("columns", [80, 120])
-def test_a_line_of_a_terminal_is_never_wider_than_it(columns):
+def test_a_line_of_a_terminal_is_never_wider_than_it(columns, monkeypatch):
     main, terminal = pty.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    environment = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES")}
-    with subprocess.Popen(
-        [sys.executable, "-c", TRAINING.format(metrics=METRICS)],
-        cwd=ROOT, env=environment, stdin=terminal, stdout=terminal, stderr=terminal,
-    ) as process:  # fmt: skip
-        os.close(terminal)
-        text = b""
+    for name in ("COLUMNS", "LINES"):
+        monkeypatch.delenv(name, raising=False)
+    with os.fdopen(terminal, "w") as file, monkeypatch.context() as patched:
+        for name in ("stdout", "stderr", "__stdout__"):
+            patched.setattr(sys, name, file)
+        line = metrics.Line(0, 125000)
+        for step in range(0, 125000, 25000):
+            line.advance(25000)
+            line.show(METRICS)
+            line._bar.refresh()
+            if step == 50000:
+                progress.say("Evaluation at step 75000")
+        line.close()
+    text = b""
+    with contextlib.suppress(OSError):  # the other end is closed
         while True:
-            try:
-                text += os.read(main, 4096)
-            except OSError:  # the other end is closed
-                break
+            text += os.read(main, 4096)
     os.close(main)
-    assert process.returncode == 0, text
     drawn = [line.strip() for line in re.split(r"[\r\n]+", text.decode()) if line.strip()]
     assert max(map(len, drawn)) < columns
     assert "Evaluation at step 75000" in drawn

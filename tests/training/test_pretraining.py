@@ -10,23 +10,17 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
-from albert_tf.corpus import build
-from albert_tf.corpus.instances import Settings
 from albert_tf.records import record_files
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training import pretraining
-from tests import tiny
+from tests.corpus.small_corpora import MODEL, make, write_text
 from tests.errors import names, refuses
 
 
 @pytest.fixture
 def records(tmp_path):
-    words = np.random.default_rng(0).choice(["holmes", "said", "that", "he", "was"], (60, 9))
-    (tmp_path / "in.txt").write_text("\n".join(map(" ".join, words)))
-    paths = [str(tmp_path / f"{n}.tfrecord") for n in range(5)]
-    tokenizer = FullTokenizer(spm_model_file=str(tiny.VOCABULARY))
-    settings = Settings(max_seq_length=24, max_predictions_per_seq=4, dupe_factor=2)
-    build.create([str(tmp_path / "in.txt")], paths, tokenizer, settings)
+    source = write_text(tmp_path / "in.txt", np.random.default_rng(0), 60)
+    _, paths = make(source, tmp_path, FullTokenizer(spm_model_file=MODEL), "out@5")
     return paths
 
 
