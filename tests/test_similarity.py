@@ -19,12 +19,16 @@ def release(tmp_path_factory):
     return tiny.write_release(tmp_path_factory.mktemp("release"))
 
 
+def write_pairs(path, pairs):
+    """Writes a file of STS-B of (text, text, score); returns the path."""
+    rows = ["x\t" * 7 + f"{a}\t{b}\t{score}" for a, b, score in pairs]
+    path.write_text("\n".join([HEADER, *rows]) + "\n")
+    return path
+
+
 @pytest.fixture
 def file(tmp_path):
-    """A file of STS-B."""
-    rows = ["x\t" * 7 + f"{a}\t{b}\t{score}" for a, b, score in PAIRS]
-    (tmp_path / "dev.tsv").write_text("\n".join([HEADER, *rows]) + "\n")
-    return tmp_path / "dev.tsv"
+    return write_pairs(tmp_path / "dev.tsv", PAIRS)
 
 
 def test_correlations_are_those_of_the_embeddings(release, file, capsys):

@@ -119,10 +119,8 @@ def create(
             counts, shards = _make(work, part, flag, names, settings, vocabulary, runner)
             corpus = corpus_files.open_corpus(part)
             sizes = corpus.sizes(settings.longest_line, _FAR_LONGER * settings.max_pair_length)
-            num_wanted = min(
-                settings.masked_lm_prob * counts["instance_tokens"],
-                settings.max_predictions_per_seq * counts["instances"],
-            )
+            fewest = settings.max_predictions_per_seq / settings.max_seq_length  # if all are full
+            share = min(settings.masked_lm_prob, fewest) * settings.do_whole_word_mask
             summary = corpus_summary.Summary(
                 corpus.counts + dropped + sizes + counts,
                 corpus.unknown_pieces(),
@@ -132,7 +130,7 @@ def create(
                 pairs=settings.pairs,
                 seconds=time.monotonic() - started,
                 held_out=summary,
-                num_wanted=num_wanted,
+                num_wanted=share * counts["instance_tokens"],
             )
             index = {record_files.FILES: dict(zip(names, shards, strict=True))}
             content = json.dumps(summary.as_json() | given | index, indent=1)

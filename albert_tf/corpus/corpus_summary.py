@@ -62,7 +62,8 @@ class Summary:
         pairs: str, one of options.SENTENCE_PAIRS.
         seconds: float, of this run.
         held_out: Summary of the documents that were held out, or None.
-        num_wanted: float, number of predictions that the settings ask for.
+        num_wanted: float, least number of predictions that the settings ask for if whole words are
+            masked; 0 if they are not, or if nothing is.
     """
 
     counts: collections.Counter

@@ -341,24 +341,21 @@ def _labels_in(task, table):
             f"{len(given)}, such as {reprlib.repr(given[0])}: give another --label_column, "
             f"{numbers}or all classes as --labels"
         )
-    for doubt in [*_doubts(task, labels, given), *_rejected(table)]:
+    for doubt in [*_doubts(task, labels, given), *_rejected(task, table)]:
         print(f"Warning: {table.path}: {doubt}")
     return tuple(labels)
 
 
-def _rejected(table):
-    """Yields a sentence if people rejected or ignored rows, as Prodigy writes it."""
+def _rejected(task, table):
+    """Yields a warning if people rejected or ignored rows, as Prodigy writes it."""
     names = table.header or []
-    answers = [row.cells[names.index("answer")] for row in table.rows if "answer" in names]
-    counts = collections.Counter(answers)
-    if (
-        counts
-        and counts.keys() <= {"accept", "reject", "ignore"}
-        and counts["accept"] < len(answers)
-    ):
+    if "answer" not in names or "answer" in task.label:
+        return
+    counts = collections.Counter(row.cells[names.index("answer")] for row in table.rows)
+    if {"accept"} < counts.keys() <= {"accept", "reject", "ignore"}:
         yield (
-            f"the column 'answer' has {counts['reject']} times reject and {counts['ignore']} times "
-            "ignore, and these rows are read like the others: leave them out of the file"
+            f"the column 'answer' says reject in {counts['reject']} rows and ignore in "
+            f"{counts['ignore']}, which are read like the others: leave them out of the file"
         )
 
 
@@ -375,11 +372,11 @@ def _doubts(task, labels, given):
             yield f"{' and '.join(alike)} are different labels: write them alike if they are one"
     values = [*map(_number, labels)]
     is_scale = {*values} == {-value for value in values}  # such as -1, 0, 1
-    numbers = set() if is_scale else {-1, -100}
+    stand_ins = set() if is_scale else {-1, -100}
     missing = [
         label
         for label in labels
-        if label.casefold() in label_lists.MISSING or _number(label) in numbers
+        if label.casefold() in label_lists.MISSING or _number(label) in stand_ins
     ]
     others = ",".join(label for label in labels if label not in missing)
     for label in missing:
@@ -601,7 +598,7 @@ def _is_apart(task, rows):
     first, *others = ([row[n] for n in task.text if n < len(row)] for row in rows)
     if first and all(map(str.isdecimal, first)):
         return len(others) > 1 and not any(text.isdecimal() for row in others for text in row)
-    return bool(first) and tables.are_words(first) and tables.have_texts(others)
+    return bool(first) and tables.may_be_names(first, others)
 
 
 def _check_no_header(task, table, split):
@@ -612,7 +609,7 @@ def _check_no_header(task, table, split):
     """
     rows = [row.cells for row in table.rows if any(row.cells)]
     kind, message = _kind_of_first_row(task, rows), _may_be_header(table.rows[0].place)
-    numbers = rows[0][not rows[0][0].isdecimal() :]
+    numbers = rows[0] if rows[0][0].isdecimal() else rows[0][1:]  # a name may stand first
     are_numbers = len({*numbers}) == len(numbers) > 1
     are_numbers &= all(re.fullmatch(r"\d{1,3}", number) for number in numbers)
     is_of_words = split == "test" and kind == "header" and tables.are_words(rows[0])

@@ -568,8 +568,8 @@ def find_labels(data_dir, given=None, columns=RECOGNISED):
         )
     if len(sentences) == 1 and found.total() > _MANY:
         print(
-            f"Warning: {path}: all {found.total()} words are one sentence: put blank lines between "
-            "sentences, or name a column with the number of the sentence sentence_id"
+            f"Warning: {path}: all {found.total()} words are one sentence: divide sentences by "
+            "blank lines, by a column sentence_id, or by an object of JSON for each"
         )
     if not sentences.header and found[first.label] == 1 and found.total() > _FEW:
         print(
@@ -590,9 +590,8 @@ def _are_like_words(words):
     """Whether labels (of list of Word) are as different as words, or often the word itself."""
     letters = [word for word in words if word.text.isalpha()]
     same = sum(word.text.casefold() == word.label.casefold() for word in letters)
-    return len(words) > _FEW and (
-        len({word.label for word in words}) > len(words) / 2 or same > len(letters) / 4
-    )
+    most = max(len(words), _MANY) / 2  # few words may have many morphological tags
+    return len({word.label for word in words}) > most or same > max(len(letters), _FEW) / 3
 
 
 def with_labels(sentences, labels):

@@ -473,11 +473,8 @@ def may_be_names(cells, others):
         cells: list of str.
         others: list of lists of str, the cells of some other rows.
     """
-    return are_words(cells) and have_texts(others)
-
-
-def have_texts(others):
-    """Whether nearly all rows, lists of str, have a text of more than two words."""
+    if not are_words(cells):
+        return False
     longest = sorted(max(len(text.split()) for text in row) for row in others)
     return len(longest) > 1 and longest[len(longest) // 10] > 2
 
@@ -580,9 +577,8 @@ def flat(row, start=""):
     """
     found = {}
     for key, value in row.items():
-        match value:
-            case {"choices": [*choices], **others} if not others:
-                value = choices
+        if isinstance(value, dict) and value.keys() == {"choices"}:
+            value = value["choices"]
         is_object = isinstance(value, dict)
         found |= flat(value, f"{start}{key}.") if is_object else {f"{start}{key}": value}
     return found

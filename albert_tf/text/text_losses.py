@@ -19,8 +19,10 @@ _SPECIAL = (
 _SPECIAL_PATTERN = re.compile("|".join(map(re.escape, _SPECIAL)))
 _TAG = r"(?:NNP?S?|VB[DGNPZ]?|JJ[RS]?|PRP\$?|DT)"  # of the Penn Treebank
 MARKUP = "have markup, such as <doc ...>, HTML, LaTeX or the links of a wiki"
-# Of the lines, above which something is said. Text in small letters alone is not wrapped.
-_MARKED_UP, _REPEATED, _IN_A_FORM, _WRAPPED, _CAPITALS = 0.001, 0.1, 0.1, 0.3, 0.02
+_MARKED_UP, _REPEATED, _IN_A_FORM = 0.001, 0.1, 0.1  # of the lines, above which something is said
+# Of the lines: those that the next one continues, and those with a capital first, since texts that
+# were lower-cased begin with small letters anyway. In characters: lines of a narrow column.
+_WRAPPED, _CAPITALS, _NARROW = 0.3, 0.02, 30
 # Lines in a form that other programs read, by the kind of the form: a class of characters without
 # which no line has it, a pattern, and what to do.
 _FORMS = {
@@ -204,7 +206,7 @@ def _count_wrapped(lines):
     if not going_on:
         return 0
     width = sorted(length for length, _ in going_on)[len(going_on) * 9 // 10]  # some are longer
-    return sum(longer > width for _, longer in going_on)
+    return sum(longer > width >= _NARROW for _, longer in going_on)
 
 
 def script(char):

@@ -265,7 +265,7 @@ def test_words_with_too_many_pieces_for_masks(given, is_said, tmp_path, tokenize
     summary = str(summary_of(text, tmp_path, tokenizer, settings=settings))
     assert ("--do_whole_word_mask=false" in summary) == is_said
     assert ("--masked_lm_budget" in summary) == (given == {"masked_lm_prob": 0})
-    few = dataclasses.replace(settings, max_predictions_per_seq=1)
+    few = dataclasses.replace(settings, max_predictions_per_seq=1)  # 0.15 of a short text
     text = languages.TEXTS["english"]
     assert "--do_whole_word_mask" not in str(summary_of(text, tmp_path, tokenizer, settings=few))
 

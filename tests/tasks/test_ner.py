@@ -412,9 +412,9 @@ def test_a_label_that_only_the_first_line_has(written, tmp_path, capsys):
     ids=["lemmas of other words", "lemmas", "text", "brat"],
 )
 def test_a_last_column_that_is_like_words(row, written, tmp_path):
-    lines = [row.format(n=n) for n in range(10)] + [f"a{n}\tX\tb{n % 8}" for n in range(11)]
+    lines = [row.format(n=n) for n in range(150)] + [f"a{n}\tX\tb{n % 8}" for n in range(100)]
     path = written("\n".join(lines))
-    with refuses(f"{path} ... 21 words ... --label_column"):
+    with refuses(f"{path} ... 250 words ... --label_column"):
         ner.find_labels(str(tmp_path))
     assert ner.find_labels(str(tmp_path), columns=ner.Columns(0, len(lines[0].split("\t")) - 1))
 
@@ -422,6 +422,8 @@ def test_a_last_column_that_is_like_words(row, written, tmp_path):
 def test_parts_of_speech_that_are_their_words(written, tmp_path):
     written("".join(f"w{n}\tN\n.\t.\n,\t,\n" for n in range(9)))
     assert ner.find_labels(str(tmp_path)) == (",", ".", "N")
+    written("".join(f"w{n}\tN;{n % 51}\n" for n in range(100)))  # many tags of few words
+    assert len(ner.find_labels(str(tmp_path))) == 51
 
 
 @pytest.mark.parametrize(("count", "warns"), [(201, True), (200, False)])

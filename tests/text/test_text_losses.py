@@ -99,8 +99,8 @@ def test_marks_are_counted_by_script(text):
         ("an\u00adother", "1 of 1 lines ... soft hyphens"),
         ("\uf0b7 one", "1 of 1 lines ... private use"),
         ("an exam-\nple of it", "1 of 2 lines ... middle of a word"),
-        ("He went to the old\nhouse at the road\nof the town, where\na man sat.",
-         "3 of 4 ... --input_format=documents"),
+        ("He went to the old house of his uncle\nwho lived in the town at the river, in\nwhich "
+         "there were few other people then", "2 of 3 ... --input_format=documents"),
         ("\u1031\u1014", "1 of 1 lines ... Zawgyi ... Unicode"),
         ("the new@@ er one", "1 of 1 lines ... tokens ... @@"),
         ("a low @-@ cost film", "1 of 1 lines ... tokens"),
@@ -128,6 +128,7 @@ KEPT = CleanUp(True, False)  # accents
         ("\tACGT", ()),
         ("i saw him in London today and we had a very long talk about it.", ()),
         ("all of this text was lower-cased before\nas that of many old corpora\nwas too", ()),
+        ("Rome\nfilm\nthe\ncat\ndog", ()),
         ("queries of people\nhow to\nwhat is this for\nRome\nthe longest words of it\nfilm", ()),
         ("see a/an and/or user_name @home", ()),
         ("MKVLAAGIVPLLLAACGGSTEEKKRRWYHQNDM" * 3, ()),

@@ -306,8 +306,8 @@ def _answer_to_learn(qa, answers, context, where):
         )
     text, start, places = answers[0], qa["answers"][0].get("answer_start"), []
     other = qa["answers"][0].get("start")  # a character, or perhaps a token
-    if start is None and isinstance(other, int) and text and context.startswith(text, other):
-        start = other
+    if start is None and tables.whole(str(other)) and text:
+        start = int(other) if int(other) >= 0 and context.startswith(text, int(other)) else None
     if start is None:
         places = _places(text, context)
         start = places[0] if places else -1

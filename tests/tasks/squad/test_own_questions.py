@@ -169,6 +169,7 @@ def test_answers_without_a_place_are_searched(read):
         ("art is art", {"answer_start": None}, 0, 2),
         ("art is art", {"start": 7}, 7, 0),
         ("art is art", {"start": 2}, 0, 2),  # a token
+        ("art is art", {"start": -3}, 0, 2),
         ("art is art", {"start_char": 7}, 7, 0),
         ("他生于(北京)市，北京", {}, 4, 2),
         ("art is art", {"answer_begin_position ": "7"}, 7, 0),  # with a space in ThaiQA
