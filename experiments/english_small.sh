@@ -12,10 +12,10 @@ set -euo pipefail
 TEXT=${1:?"the directory of the text"}
 OUTPUT=${2:?"a directory to write into"}
 PYTHON=${PYTHON:-.venv/bin/python}
-STUDY=${STUDY:-experiments/english_small_training.toml} # rows short, long, grouped and muon
+STUDY=${STUDY:-experiments/english_small_training.toml} # rows short, long and grouped
 VOCAB_SIZE=${VOCAB_SIZE:-8000}
 LENGTHS=${LENGTHS:-64 128} # of the records of the row short, and of the others
-UNITS=${UNITS:-1280} # of the feed-forward blocks of the rows grouped and muon
+UNITS=${UNITS:-1280} # of the feed-forward blocks of the row grouped
 
 mkdir -p "$OUTPUT/records"
 VOCABULARY=$OUTPUT/spm.model
@@ -48,6 +48,5 @@ train long
 [[ -e $OUTPUT/grouped ]] || "$PYTHON" experiments/grow.py groups "$OUTPUT/runs/long/seed-1" "$OUTPUT/grouped" \
   --units="$UNITS"
 train grouped
-train muon
-"$PYTHON" experiments/package_model.py "$OUTPUT/runs/muon/seed-1" "$OUTPUT/english-small" \
+"$PYTHON" experiments/package_model.py "$OUTPUT/runs/grouped/seed-1" "$OUTPUT/english-small" \
   --card=experiments/english_small_card.md

@@ -85,19 +85,6 @@ intermediate_size = 48
 init_checkpoint = "{output}/grouped"
 num_train_steps = 7
 learning_rate = 0.002
-
-[rows.muon.config]
-num_hidden_groups = 2
-intermediate_size = 48
-[rows.muon.flags]
-init_checkpoint = "{output}/runs/grouped/seed-1"
-input_file = "{output}/records/*-train-64.tfrecord"
-eval_input_file = "{output}/records/*-heldout-64.tfrecord"
-max_seq_length = 64
-max_predictions_per_seq = 13
-num_train_steps = 6
-optimizer = "muon"
-learning_rate = 0.003
 """
 
 
@@ -177,7 +164,6 @@ def test_a_text_becomes_a_packaged_model(tmp_path):
     assert "| 1 | 32 | 8 | 40 | adamw | 0.01 | 0.2 | 3 | True | 1.0 |" in card
     assert "| 2 | 64 | 8 | 5 | adamw | 0.001 |" in card
     assert "| 3 | 64 | 8 | 7 | adamw | 0.002 |" in card
-    assert "| 4 | 64 | 8 | 6 | muon | 0.003 |" in card
     assert json.loads((directory / "config.json").read_text())["num_hidden_groups"] == 2
     records = tmp_path / "output" / "records" / "books-train-64.tfrecord"
     before = records.stat().st_mtime_ns
