@@ -25,8 +25,8 @@ from albert_tf.tasks import label_lists, split_files, tables
 
 _MOST_SHOWN = 10  # labels in a message
 _FILES = {split: (f"{split}.tsv",) for split in split_files.SPLITS}
-_DECIMAL_COMMA, _THOUSANDS = re.compile(r"[+-]?\d*,\d+"), re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")
-_POINTS_OF_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+")
+_DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+")
+_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}([.,]\d{3})+")
 _ENOUGH_ROWS = 20  # to tell a column of classes from one of texts
 
 
@@ -525,7 +525,7 @@ def read_rows(task, data_dir, split):
         skip_short=split in task.splits_with_short_rows,
     )
     if task.is_own and split == "test" and len(table.first) > 1:  # Excel writes separators alone
-        while not any(table.rows[-1].cells):
+        while len(table.rows) > 1 and not any(table.rows[-1].cells):
             table.rows.pop()
     if task.is_own:
         _check_texts(task, table)
@@ -720,7 +720,7 @@ def _have_thousands(texts):
     numbers would not be far larger.
     """
     points, others = [text for text in texts if "." in text], [t for t in texts if "." not in t]
-    if not (points and others and all(map(_POINTS_OF_THOUSANDS.fullmatch, points))):
+    if not (points and others and all(map(_THOUSANDS.fullmatch, points))):
         return False
     largest, other = (max(abs(_number(text)) for text in found) for found in (points, others))
     has_zeros = any(text.endswith("0") for text in points)

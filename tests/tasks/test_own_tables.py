@@ -512,6 +512,12 @@ def test_labels_of_a_test_file(labels, count, is_warned, tmp_path, tokenizer, ca
     assert ("Warning" in capsys.readouterr().out) == is_warned
 
 
+def test_a_test_file_of_separators(tmp_path, tokenizer):
+    file = "test.csv", "text;label", ";", ";"
+    with refuses(f"{tmp_path}/test.csv ... empty"):
+        read_own(tmp_path, tokenizer, file, labels=["0", "1"])
+
+
 def test_names_of_the_rows_of_r(tmp_path):
     lines = ["text\tlabel", "17\ta\tx", "3\tb, b\ty", "25\tc\tx"]
     assert values_of(table_of(tmp_path, lines, name="a.tsv")) == [

@@ -111,7 +111,7 @@ def _are_blank(answers):
     """Whether answers have no text, as for an impossible question; None if there are no answers."""
     answers = answers if isinstance(answers, list) else []
     texts = [answer.get("text") for answer in answers if isinstance(answer, dict)]
-    return not any(not isinstance(text, str) or text.strip() for text in texts) if texts else None
+    return all(isinstance(text, str) and not text.strip() for text in texts) if texts else None
 
 
 def _questions(path, with_context):
@@ -304,17 +304,19 @@ def _answer_to_learn(qa, answers, context, where):
         raise UserError(
             f"{where}: 0 answers: give one to learn, or is_impossible if the context has none"
         )
-    text, start, places = answers[0], qa["answers"][0].get("answer_start"), []
-    other = qa["answers"][0].get("start")  # a character, or perhaps a token
-    if start is None and tables.whole(str(other)) and text:
-        start = int(other) if int(other) >= 0 and context.startswith(text, int(other)) else None
+    answer, text, places = qa["answers"][0], answers[0], []
+    start = answer.get("answer_start")
+    if start is None and (other := tables.whole(str(answer.get("start")))):
+        # The number of a character, or perhaps of a token.
+        is_there = text and int(other) >= 0 and context.startswith(text, int(other))
+        start = int(other) if is_there else None
     if start is None:
         places = _places(text, context)
         start = places[0] if places else -1
     elif whole := tables.whole(str(start)):
         start = int(whole)
     else:
-        json_file.field(qa["answers"][0], "answer_start", int, where)
+        json_file.field(answer, "answer_start", int, where)
     if not text or not 0 <= start <= len(context) - len(text):
         raise UserError(
             f"{where}: the answer {text[:40]!r} from answer_start={reprlib.repr(start)} does not "
