@@ -18,10 +18,9 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from albert_tf import options
-from albert_tf.corpus import unpacking
 from albert_tf.errors import UserError, about
 from albert_tf.options import LABEL_SEPARATOR
-from albert_tf.tasks import label_lists, split_files, tables
+from albert_tf.tasks import headers, label_lists, split_files, tables
 
 _MOST_SHOWN = 10  # labels in a message
 _FILES = {split: (f"{split}.tsv",) for split in split_files.SPLITS}
@@ -145,6 +144,10 @@ class GlueTask:
     def submission_file(self):
         """Name of the file that the GLUE server takes."""
         return self.server_file or f"{self.folder}.tsv"
+
+    def is_label(self, text):
+        """Whether a text is a label of the task, or a number in regression."""
+        return math.isfinite(_number(text)) if self.is_regression else text in self.labels
 
     def text_of(self, split):
         """Columns of the texts in the file of a split."""
@@ -423,6 +426,15 @@ def input_file(task, data_dir, split, needed=None):
     return split_files.find(data_dir, split, names, needed=needed)
 
 
+def _input_files(task, data_dir):
+    """Paths of the files of all splits that have one: dict."""
+    paths = {}
+    for split in split_files.SPLITS:
+        with contextlib.suppress(UserError):
+            paths[split] = input_file(task, data_dir, split)
+    return paths
+
+
 def read_examples(task, data_dir, split, tokenizer):
     """Reads the examples of a split, in the order of the file.
 
@@ -515,7 +527,7 @@ def read_rows(task, data_dir, split):
             f"different columns. Received twice: {twice!r}"
         )
     if task.splits_with_header is None:
-        has_header = _shares_header(task, data_dir, split) or None  # None: recognise it
+        has_header = headers.is_shared(task, _input_files(task, data_dir), split) or None
     else:
         has_header = split in task.splits_with_header
     form = {"delimiter": task.delimiter, "quoted_tabs": task.is_own}
@@ -530,94 +542,16 @@ def read_rows(task, data_dir, split):
     if task.is_own:
         _check_texts(task, table)
     if table.header is None and task.splits_with_header is None:
-        _check_no_header(task, table, split)
+        headers.check_alone(task, table, split)
     if table.header is not None and not task.is_own:
         if labelled:
             has_columns = len(table.first) > max(columns)
-            is_example = has_columns and _is_label(task, table.first[task.label[0]].strip())
+            is_example = has_columns and task.is_label(table.first[task.label[0]].strip())
         else:
             is_example = table.first[:1] and table.first[0].strip().isdecimal()
         if is_example:
             raise UserError(f"{path}, line 1: put the names of the columns first, as a header")
     return table
-
-
-def _shares_header(task, data_dir, split):
-    """Whether the first row is a header, for columns that flags give by number.
-
-    It is one if another split begins with the same row and goes on with another, and if its label
-    is that of no other row, unless it has a number above texts.
-
-    Raises:
-        UserError: it has such a label, and a word above texts.
-    """
-    if tables.names_in(task.text):
-        return False  # the names tell
-    texts, given = {}, {"delimiter": task.delimiter, "has_header": False}
-    is_sure = True
-    for other in split_files.SPLITS:
-        with contextlib.suppress(UserError):  # the split may not be needed
-            path = input_file(task, data_dir, other)
-            start = tables.first_lines(unpacking.lines(path))
-            table = tables.open_table(path, task.text, start=start, **given)
-            rows = [[*map(str.strip, row.cells)] for row in table.rows if row.cells]
-            if len(rows) < 2:
-                continue
-            is_example = _kind_of_first_row(task, rows) == "example"
-            if not is_example or _is_apart(task, rows):
-                texts[other] = [[row[n] for n in task.text if n < len(row)] for row in rows[:2]]
-                is_sure &= not (is_example and tables.are_words(texts[other][0]))
-    ours = texts.pop(split, None)
-    shared = any(ours and ours[0] == rows[0] and ours[1] != rows[1] for rows in texts.values())
-    if shared and not is_sure:
-        raise UserError(_may_be_header(f"{input_file(task, data_dir, split)}, line 1"))
-    return shared
-
-
-def _kind_of_first_row(task, rows):
-    """What labels show of the first row: that it is an "example" or a "header"; else None."""
-    numbers = [column for column in task.label[:1] if isinstance(column, int)]
-    labels = [row[number].strip() for number in numbers for row in rows if number < len(row)]
-    if len(labels) < len(rows):
-        return None
-    first, *others = [_is_label(task, x) or x in label_lists.STAND_INS for x in labels]
-    if first or labels[0] in labels[1:]:
-        return "example"
-    return "header" if others and all(others) else None
-
-
-def _may_be_header(place):
-    return (
-        f"{place}: this line seems to name the columns: give --header if all files have one, else "
-        "remove it, or give --noheader if it is an example"
-    )
-
-
-def _is_apart(task, rows):
-    """Whether the first row (list of str) has words or numbers where the others have texts."""
-    first, *others = ([row[n] for n in task.text if n < len(row)] for row in rows)
-    if first and all(map(str.isdecimal, first)):
-        return len(others) > 1 and not any(text.isdecimal() for row in others for text in row)
-    return bool(first) and tables.may_be_names(first, others)
-
-
-def _check_no_header(task, table, split):
-    """Raises UserError if a file alone may begin with a header, which would be an example.
-
-    Its numbers may number columns, some of which were dropped. In a test file, it may also have
-    words; if no labels show that it is a header, there is only a warning then.
-    """
-    rows = [row.cells for row in table.rows if any(row.cells)]
-    kind, message = _kind_of_first_row(task, rows), _may_be_header(table.rows[0].place)
-    numbers = rows[0] if rows[0][0].isdecimal() else rows[0][1:]  # a name may stand first
-    are_numbers = len({*numbers}) == len(numbers) > 1
-    are_numbers &= all(re.fullmatch(r"\d{1,3}", number) for number in numbers)
-    is_of_words = split == "test" and kind == "header" and tables.are_words(rows[0])
-    if is_of_words or (are_numbers and _is_apart(task, rows)):
-        raise UserError(message)
-    # A text may be a single word too.
-    if split == "test" and kind != "example" and tables.may_be_names(rows[0], rows[1:]):
-        print(f"Warning: {message}")
 
 
 def _check_texts(task, table):
@@ -804,7 +738,3 @@ def _number(text):
         return math.nan if "_" in text else float(text)  # Python takes 1_000
     except ValueError:
         return math.nan
-
-
-def _is_label(task, text):
-    return math.isfinite(_number(text)) if task.is_regression else text in task.labels
