@@ -388,10 +388,13 @@ def _doubts(task, labels, given):
             f"--labels={others} --skip_other_labels leaves them out"
         )
     several = next((x for x in labels if label_lists.is_joined(x, {*labels})), None)
-    if several and not task.multi_label:
+    if several:
+        remedy = "if a text has several, give --multi_label"
+        if task.multi_label:
+            remedy = f"labels are read with {task.label_form}"
         yield (
-            f"the label {several!r} of {counts[several]} rows has parts that are other labels: if "
-            "a text has several, give --multi_label"
+            f"the label {several!r} of {counts[several]} rows has parts that are other labels: "
+            f"{remedy}"
         )
     fraction = next((label for label in labels if _number(label) % 1), None)
     if fraction and all(map(math.isfinite, values)):

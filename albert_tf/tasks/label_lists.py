@@ -30,7 +30,7 @@ MISSING = {
     "nan", "-nan", "na", "#na", "n/a", "#n/a", "#nv", "<na>", "none", "nil", "null", "(null)",
     "\\n", "1.#ind", "-1.#ind", "1.#qnan", "-1.#qnan", "#n/a n/a", "-", "?",
 }  # fmt: skip
-_OF_R = re.compile(r"c\(([\"'].*)\)", re.DOTALL)
+_OF_R = re.compile(r"c\(([\"'].*|[\d., ]+)\)|(?:character|integer|numeric|logical)\(0\)", re.DOTALL)
 _EMPTY = {"", "()", "set()", "nan", "None", "null"}  # cells without a label, in a column of lists
 
 
@@ -38,7 +38,8 @@ class Form(NamedTuple):
     """How the labels of a file are written.
 
     Attributes:
-        separator: str, between the labels of a cell; "[]" for lists, "" if each cell has one.
+        separator: str, between the labels of a cell that is no list as Python and JSON write it;
+            "[]" if most cells are lists of any kind, "" if each has one label.
         is_one_hot: bool, whether there is 0 or 1 for each class in place of the labels.
     """
 
@@ -62,24 +63,24 @@ def find_form(cells, known=()):
             comma, space or similar; or a list as Python, NumPy and JSON write it, of labels or of
             0 and 1 for each class. An empty one has no label.
         known: sequence of str, all classes in the order of their ids, if they are known. A
-            separator by which all labels are known comes first.
+            separator is the one with the fewest labels that are not among them.
     """
     cells = [*map(_bare, cells)]
     filled = [cell for cell in cells if cell]
     labelled = [cell for cell in filled if cell not in _EMPTY]
     if sum(map(_is_list, labelled)) * 2 > len(labelled):
         return Form(_LIST, _are_one_hot(_lists(cells, _LIST)))
+    filled = [cell for cell in filled if _literal(cell) is None]
     occurring = [mark for mark in _ALWAYS if any(mark in cell for cell in filled)]
     occurring += [mark for mark in _PERHAPS if _separates(mark, filled)]
-    if occurring:
-        lists = _lists(cells, occurring[0])
-        if all(len(items) > 1 for items in lists) and _are_one_hot(lists):
-            return Form(occurring[0], is_one_hot=True)
-    for mark in [*occurring, ""] if known else []:
-        labels = split(cells, Form(mark))
-        if {label for labels in labels for label in labels} <= {*known}:
-            return Form(mark)
-    return Form(occurring[0] if occurring else "")
+    labels = {
+        mark: {label for labels in split(cells, Form(mark)) for label in labels}
+        for mark in [*occurring, *[""] * bool(known or not occurring)]
+    }
+    best = min(labels, key=lambda mark: len(labels[mark] - {*known}))
+    lists = _lists(cells, best)
+    is_one_hot = best and all(len(items) > 1 for items in lists) and _are_one_hot(lists)
+    return Form(best, bool(is_one_hot))
 
 
 def split(cells, form, known=()):
@@ -98,8 +99,8 @@ def split(cells, form, known=()):
     if form.is_one_hot:
         return _of_one_hot(lists, known)
     lists = [[*dict.fromkeys(filter(None, items))] for items in lists]
-    nested = [item for items in lists for item in items if _is_list(item)]
-    if nested and form.separator == _LIST:
+    nested = [item for items in lists for item in items if _literal(item) is not None]
+    if nested:
         raise UserError(f"a label is {nested[0]}: write each label as a text or a number")
     return lists
 
@@ -110,8 +111,11 @@ def _bare(cell):
     if cell[:2] == '"[' and cell[-2:] == ']"':  # JSON in JSON
         with contextlib.suppress(ValueError):
             cell = json.loads(cell)
+    if cell.startswith('{"choices"'):  # of Label Studio
+        with contextlib.suppress(ValueError):
+            cell = json.dumps(json.loads(cell)["choices"])
     if of_r := _OF_R.fullmatch(cell):
-        return f"[{of_r[1]}]"
+        return f"[{of_r[1] or ''}]"
     call = _CALL.fullmatch(cell)
     return call[1] if call else cell
 
@@ -135,8 +139,14 @@ def _lists(cells, separator):
     if separator == _LIST:
         filled = ("" if cell in _EMPTY else cell for cell in cells)
         return [(items_of(cell) if _is_list(cell) else [cell]) if cell else [] for cell in filled]
-    parts = [cell.split(separator) if separator else [cell] for cell in cells]
-    return [[*map(str.strip, items)] if any(items) else [] for items in parts]
+    found = []
+    for cell in cells:
+        if _literal(cell) is None:
+            items = cell.split(separator) if separator else [cell]
+        else:
+            items = items_of(cell)
+        found.append([*map(str.strip, items)] if any(items) else [])
+    return found
 
 
 def only_ones(cells):
@@ -182,23 +192,29 @@ def values_of(cell):
     """
     if len(cell) < 3:
         return []
-    try:
-        items = json.loads(cell)
-    except ValueError:
-        cell = re.sub(r"np\.\w+\(([^()]*)\)", r"\1", cell)
-        of_python = re.sub(r"(?<=['\"])\s+(?=['\"])", ", ", cell)  # NumPy writes no commas
-        try:
-            items = ast.literal_eval(of_python)
-        except (ValueError, SyntaxError, TypeError):
-            mark = r"\s*,\s*" if "," in cell else r"\s+"
-            items = [item.strip("'\"") for item in re.split(mark, cell[1:-1].strip())]
-            items = [... if item == "..." else item for item in items]  # of NumPy
-            if re.search(r"""[\[(,\s]['"]""", cell):  # a text may have spaces
-                raise UserError(f"this is no list that can be read: {reprlib.repr(cell)}") from None
+    cell = re.sub(r"np\.\w+\(([^()]*)\)", r"\1", cell)
+    items = _literal(cell)
+    if items is None:
+        mark = r"\s*,\s*" if "," in cell else r"\s+"
+        items = [item.strip("'\"") for item in re.split(mark, cell[1:-1].strip())]
+        items = [... if item == "..." else item for item in items]  # of NumPy
+        if re.search(r"""[\[(,\s]['"]""", cell):  # a text may have spaces
+            raise UserError(f"this is no list that can be read: {reprlib.repr(cell)}")
     items = [*items] if isinstance(items, list | tuple | set) else [items]
     if ... in items:
         raise UserError(f"this list was cut when it was written: {reprlib.repr(cell)}")
     return items
+
+
+def _literal(cell):
+    """The value of a list as JSON or Python write it; None of any other text."""
+    if not cell or not _is_list(cell):
+        return None
+    of_python = re.sub(r"(?<=['\"])\s+(?=['\"])", ", ", cell)  # NumPy writes no commas
+    for read, text in ((json.loads, cell), (ast.literal_eval, of_python)):
+        with contextlib.suppress(ValueError, SyntaxError, TypeError):
+            return read(text)
+    return None
 
 
 def _are_one_hot(lists):

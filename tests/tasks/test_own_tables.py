@@ -649,6 +649,7 @@ def test_the_form_of_the_training_file_is_shown(tmp_path, tokenizer):
         (["-1", "0", "1"], {}, None), (["-2", "-1", "1", "2"], {}, None), (["-2", "5"], {}, None),
         (["x y", "y", "x y"], SEVERAL, "--multi_label ... train.tsv"),
         (["x|y", "y"], SEVERAL, None),
+        (["x,y", "y,z", "z,x", "x;z"], SEVERAL, "'x;z' ... 1 ... commas"),
         (["2,25", "2", "25"], {}, "'2,25' ... 1 ... --multi_label"),
         (["joy-love", "joy", "love"], {}, "'joy-love' ... 1 ... --multi_label"),
         (["2,25", "2", "3"], {}, None),
@@ -722,6 +723,12 @@ KNOWN = ("Food, drink", "Sport")
         (["('a', 'b')", "()"], (), [["a", "b"], []]),
         (['"[\\"a\\", \\"b\\"]"', '"[]"'], (), [["a", "b"], []]),  # JSON in JSON
         (['c("a", "b c")', 'c("b c")'], (), [["a", "b c"], ["b c"]]),  # of R
+        (["c(1, 2)", "2", "1", "character(0)"], (), [["1", "2"], ["2"], ["1"], []]),
+        (['{"choices":["a","b"]}', "a", "b"], (), [["a", "b"], ["a"], ["b"]]),  # of Label Studio
+        # A few lists, or another separator, among labels.
+        (["['a', 'b']", "b", "a", "a,c"], (), [["a", "b"], ["b"], ["a"], ["a", "c"]]),
+        (["a,b", "b,c", "c,a", "[none]", "b;c"], (),
+         [["a", "b"], ["b", "c"], ["c", "a"], ["[none]"], ["b;c"]]),
         # Lists of JSON, NumPy and pandas.
         (['["climate change", null]', '["x"]'], (), [["climate change"], ["x"]]),
         (['["\\ud83d\\ude00 joy"]', "[]"], (), [["\U0001f600 joy"], []]),
