@@ -6,8 +6,11 @@ options (`options.option`), and a mistake is one of three sentences: an option *
 *contradicts* a file, or *is missing*.
 """
 
+import csv
 import dataclasses
+import io
 import json
+import shlex
 import types
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -21,13 +24,15 @@ _FLAGS = {"task": "task_name", "config": "albert_config_file"}
 
 
 def as_flag(name, value=None):
-    """Formats a setting for scripts: `--do_lower_case=false`; only its name if value is None."""
+    """Formats a setting to be typed: `--do_lower_case=false`; only its name if value is None."""
     flag = f"--{_FLAGS.get(name, name)}"
     if isinstance(value, list | tuple):
-        value = ",".join(map(str, value))
+        line = io.StringIO()
+        csv.writer(line, lineterminator="").writerow(value)
+        value = line.getvalue()
     elif not isinstance(value, str | None):
         value = str(value) if isinstance(value, float) else json.dumps(value)
-    return flag if value is None else f"{flag}={value}"
+    return flag if value is None else f"{flag}={shlex.quote(value) if value else value}"
 
 
 def as_argument(name, value=None):

@@ -118,8 +118,8 @@ def read(lines, name, model, columns=None, header=None, delimiter=None, num_peek
             number from 0; None or empty for the columns with the names of the inputs, or all
             columns in order.
         header: bool, whether the first line names the columns; by default it does if it names
-            every input of the model, if columns are given and it numbers them, or if it repeats
-            the header of the training.
+            every input of the model, if columns are given and it numbers them, or if it has the
+            names that the columns of the training have.
         delimiter: str or None, the separator of columns; by default it is recognised, and what has
             no columns is a text.
         num_peeked: int, lines that are read ahead to recognise it.
@@ -193,7 +193,8 @@ def _columns(lines, name, model, given, header, separator):
             file has no other columns.
     """
     known, usual = model.trained_columns, {key: key for key in model.required}
-    by_name = {key: column for key, column in known.items() if isinstance(column, str)}
+    by_name = {key: tables.name_of(column, model.header) for key, column in known.items()}
+    by_name = {key: column for key, column in by_name.items() if isinstance(column, str)}
     sources = [given] if "text" in given else [by_name | given, usual | given]
     sources = [s for s in sources if "text" in given or {*model.required} <= {*s}]
     named = [source for source in sources if tables.names_in(source.values())]
@@ -208,9 +209,8 @@ def _columns(lines, name, model, given, header, separator):
             break
     else:
         columns = given
-        repeats = header is None and _repeats_header(table.first, model)
-        if "text" not in given and (repeats or _are_of_training(lines, name, model, of_training)):
-            header = repeats or (model.of_training.get("header") if header is None else header)
+        if "text" not in given and _are_of_training(lines, name, model, of_training):
+            header = model.of_training.get("header") if header is None else header
             columns, form = known | given, {"has_header": header, "delimiter": of_training}
     if columns and (given or columns is not named[-1]):
         _check_columns(columns, model, header)
@@ -239,6 +239,9 @@ def _of_table(lines, name, model, columns, copies, form):
     if not tables.names_in(sets[0]):  # a longer row has the columns too
         table = table._replace(is_own=False)
     table = table.take(sets[0], keep_blank=True)
+    texts = [row.values[0].strip() for row in table.rows]
+    if len(table.first) > 1 and tables.are_labels(texts, model.labels):
+        raise UserError(f"{name}: {_shown(columns)} has labels of the model: give --text_column")
     yield from [None] * table.left_out
     for row in table.rows:
         if not any(map(str.strip, row.cells)):
@@ -465,14 +468,6 @@ def _are_of_training(lines, name, model, separator):
         file=sys.stderr,
     )
     return False
-
-
-def _repeats_header(first, model):
-    """Whether a row has the names of the columns that the training read by number (bool)."""
-    names, numbers = model.header, [*model.trained_columns.values()]
-    if not numbers or tables.names_in(numbers) or max(numbers) >= min(len(names), len(first)):
-        return False
-    return all(first[number].strip() == names[number] for number in numbers)
 
 
 def _may_be_label(cell, labels):

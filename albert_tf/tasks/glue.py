@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from albert_tf import options
+from albert_tf import options, resolve
 from albert_tf.errors import UserError, about
 from albert_tf.options import LABEL_SEPARATOR
 from albert_tf.tasks import headers, label_lists, split_files, tables
@@ -381,11 +381,11 @@ def _doubts(task, labels, given):
         for label in labels
         if label.casefold() in label_lists.MISSING or _number(label) in stand_ins
     ]
-    others = ",".join(label for label in labels if label not in missing)
+    others = resolve.as_flag("labels", [label for label in labels if label not in missing])
     for label in missing:
         yield (
             f"the label {label!r} of {counts[label]} rows may stand for a missing one: "
-            f"--labels={others} --skip_other_labels leaves them out"
+            f"{others} --skip_other_labels leaves them out"
         )
     several = next((x for x in labels if label_lists.is_joined(x, {*labels})), None)
     if several:
@@ -485,11 +485,13 @@ def read_examples(task, data_dir, split, tokenizer):
 
 def test_labels(task, table, normalize):
     """The labels of a user's own test file: list; None unless every row has a known one."""
-    columns = task.label if task.is_own else ()
-    names = table.header or []
-    numbers = [names.index(c) if c in names else c for c in columns]
-    width = min(len(row.cells) for row in table.rows)
-    if not numbers or not all(isinstance(n, int) and n < width for n in numbers):
+    if not (task.is_own and task.label):
+        return None
+    try:
+        numbers = [*map(table.number_of, task.label)]
+    except UserError:  # no column has this name
+        return None
+    if max(numbers) >= min(len(row.cells) for row in table.rows):
         return None
     cells = [[row.cells[n] for n in numbers] for row in table.rows]
     given = {label.strip() for labels in cells for label in labels}
@@ -523,18 +525,11 @@ def read_rows(task, data_dir, split):
             f"{path}: {split_files.NEEDED_BY[split]} needs --label_column, a name or a number"
         )
     columns = task.text_of(split) + (task.label if labelled else ())
-    twice = next((column for column in columns if columns.count(column) > 1), None)
-    if twice is not None:
-        raise UserError(
-            f"{path}: --text_column (0 by default), --text_pair_column and --label_column must be "
-            f"different columns. Received twice: {twice!r}"
-        )
-    if task.splits_with_header is None:
-        has_header = headers.is_shared(task, _input_files(task, data_dir), split) or None
-    else:
-        has_header = split in task.splits_with_header
+    paths = _input_files(task, data_dir) if task.is_own else {}
+    has_header = headers.given_or_shared(task, paths, split)
+    known = () if split == "train" else headers.of_training(task, paths)
     form = {"delimiter": task.delimiter, "quoted_tabs": task.is_own}
-    table = tables.open_table(path, columns, has_header=has_header, **form).take(
+    table = tables.open_table(path, columns, has_header=has_header, known=known, **form).take(
         columns,
         keep_blank=split in task.splits_with_blank_rows,
         skip_short=split in task.splits_with_short_rows,
@@ -543,7 +538,9 @@ def read_rows(task, data_dir, split):
         while len(table.rows) > 1 and not any(table.rows[-1].cells):
             table.rows.pop()
     if task.is_own:
+        _check_columns(columns, table)
         _check_texts(task, table)
+        _check_seldom_separator(task, table)
     if table.header is None and task.splits_with_header is None:
         headers.check_alone(task, table, split)
     if table.header is not None and not task.is_own:
@@ -557,40 +554,60 @@ def read_rows(task, data_dir, split):
     return table
 
 
-def _check_texts(task, table):
-    """Raises UserError if a column holds no texts: it counts the rows, is empty, or has lists.
+def _check_columns(columns, table):
+    numbers = [*map(table.number_of, columns)]
+    twice = [column for column, n in zip(columns, numbers, strict=True) if numbers.count(n) > 1]
+    if twice:
+        raise UserError(
+            f"{table.path}: --text_column (0 by default), --text_pair_column and --label_column "
+            f"must be different columns. Received: {' and '.join(map(repr, twice))}"
+        )
 
-    Some numbers may be missing, because rows were dropped. A seldom separator may belong to the
-    label, as in `DESC:manner How did it happen?`: then all texts begin with a part of the label,
-    which the model would learn from.
+
+def _check_texts(task, table):
+    """Raises UserError if a column has no texts: it is empty, counts rows, or has lists or labels.
+
+    Some numbers may be missing, because rows were dropped.
     """
-    is_seldom = table.form.separator not in ["", task.delimiter, *tables.SEPARATORS]
-    for place, column in enumerate(task.text):
+    flags = ("--text_column", "--text_pair_column")
+    for place, (column, flag) in enumerate(zip(task.text, flags, strict=False)):
         texts = [row.values[place].strip() for row in table.rows]
-        if place == 0 and not any(texts):
-            raise UserError(
-                f"{table.path}: column {column!r} is empty in all rows, with {table.form}: give "
-                "another --text_column, or separate columns by a single character, such as a tab"
-            )
-        if is_seldom and table.header is None and column - 1 in task.label:
-            labels = [row.cells[column - 1] for row in table.rows]
-            pairs = [(t.split()[0], x) for t, x in zip(texts, labels, strict=True) if " " in t]
-            words = {word for word, _ in pairs}
-            if len({*pairs}) == len(words) < len(pairs) / 2:  # each belongs to one label
-                raise UserError(
-                    f"{table.path}: words such as {reprlib.repr(pairs[0][0])} begin all texts of "
-                    f"column {column} and may belong to the label, with {table.form}: put tabs "
-                    f"between columns, or give --delimiter={table.form.separator} if they do not"
-                )
-        if not table.form.separator and all(t[:1] + t[-1:] == "[]" for t in texts):
-            raise UserError(
-                f"{table.path}: column {column!r} holds lists, such as {reprlib.repr(texts[0])}: "
-                "join each list to a text, or give another column"
-            )
         numbers = [int(text) for text in texts if text.isdecimal() and len(text) < 10]
-        if len(numbers) == len(texts) > 2 and numbers == sorted({*numbers}):
-            flag = ("--text_column", "--text_pair_column")[place]
-            raise UserError(f"{table.path}: column {column!r} counts the rows: give another {flag}")
+        if not any(texts):
+            fault = (
+                f"is empty in all rows, with {table.form}: separate columns by a single character, "
+                "such as a tab, or"
+            )
+        elif not table.form.separator and all(t[:1] + t[-1:] == "[]" for t in texts):
+            fault = f"has lists, such as {reprlib.repr(texts[0])}: join each list to a text, or"
+        elif len(numbers) == len(texts) > 2 and numbers == sorted({*numbers}):
+            fault = "counts the rows:"
+        elif tables.are_labels(texts, task.labels or ()):
+            fault = f"has labels, such as {texts[0]!r}:"
+        else:
+            continue
+        raise UserError(f"{table.path}: column {column!r} {fault} give another {flag}")
+
+
+def _check_seldom_separator(task, table):
+    """Raises UserError if a separator may belong to labels, as in `DESC:manner How did it happen?`.
+
+    Then all texts begin with a part of the label, which the model would learn from.
+    """
+    if table.form.separator in ["", task.delimiter, *tables.SEPARATORS] or table.header:
+        return
+    for place, column in enumerate(task.text):
+        if column - 1 not in task.label:
+            continue
+        pairs = [(row.values[place].strip(), row.cells[column - 1]) for row in table.rows]
+        pairs = [(text.split()[0], label) for text, label in pairs if " " in text]
+        words = {word for word, _ in pairs}
+        if len({*pairs}) == len(words) < len(pairs) / 2:  # each belongs to one label
+            raise UserError(
+                f"{table.path}: words such as {reprlib.repr(pairs[0][0])} begin all texts of "
+                f"column {column} and may belong to the label, with {table.form}: put tabs "
+                f"between columns, or give --delimiter={table.form.separator} if they do not"
+            )
 
 
 def labels_of(task, rows, normalize, skip_others=False):

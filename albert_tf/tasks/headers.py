@@ -13,7 +13,18 @@ from albert_tf.errors import UserError
 from albert_tf.tasks import label_lists, tables
 
 
-def is_shared(task, paths, split):
+def given_or_shared(task, paths, split):
+    """Whether a file begins with a header, as the task says or several files show: bool or None.
+
+    None stands for a file that has to show it alone. Arguments and errors are those of
+    `_is_shared`.
+    """
+    if task.splits_with_header is not None:
+        return split in task.splits_with_header
+    return _is_shared(task, paths, split) or None
+
+
+def _is_shared(task, paths, split):
     """Whether the files of several splits begin with the same header.
 
     They do if another split begins with the same row and goes on with another, and if its label is
@@ -47,6 +58,25 @@ def is_shared(task, paths, split):
     if shared and not is_sure:
         raise UserError(_may_be_header(f"{paths[split]}, line 1"))
     return shared
+
+
+def of_training(task, paths):
+    """The header of the training file, for other files whose columns flags give by number.
+
+    Args:
+        task: glue.GlueTask.
+        paths: dict from split to path.
+
+    Returns:
+        list of str; empty if there is none, or the flags name the columns.
+    """
+    if "train" not in paths or tables.names_in(task.text):
+        return []
+    with contextlib.suppress(UserError):  # the file may not be needed
+        start = tables.first_lines(unpacking.lines(paths["train"]))
+        given = {"has_header": given_or_shared(task, paths, "train"), "delimiter": task.delimiter}
+        return tables.open_table(paths["train"], task.text, start=start, **given).header or []
+    return []
 
 
 def _kind_of_first_row(task, rows):

@@ -288,6 +288,7 @@ class Table(NamedTuple):
         first: list of str, the first row, or the names of the columns.
         rows: list of Row.
         left_out: int, number of rows left out.
+        known: sequence of str, as of `number_of`.
         is_own: bool, whether it is a user's own, which has no row that is longer than the first.
     """
 
@@ -297,11 +298,16 @@ class Table(NamedTuple):
     first: list
     rows: list
     left_out: int
+    known: list
     is_own: bool
 
     def __str__(self):
         names = reprlib.repr(self.header)[1:-1] if self.header else "no header"
         return f"{self.path}: {self.form}, {f'header {names}' if self.header else names}"
+
+    def number_of(self, column):
+        """Number of a column, as of `number_of`."""
+        return number_of(column, self.header, self.path, self.form, self.known)
 
     def take(self, columns, keep_blank=False, skip_short=False):
         """The Table with the values of some columns.
@@ -319,7 +325,7 @@ class Table(NamedTuple):
         """
         if names_in(columns) and self.header is None:
             raise UserError(f"--noheader: give the columns of {self.path} by number, from 0")
-        numbers = [number_of(column, self.header, self.path, self.form) for column in columns]
+        numbers = [self.number_of(column) for column in columns]
         width = max(numbers) + 1 - min(0, *numbers)
         blank = [""] * max(width, len(self.first)) if keep_blank else []
         found, left_out = [], self.left_out
@@ -348,7 +354,14 @@ class Table(NamedTuple):
 
 
 def open_table(
-    path, *any_of, lines=None, start=None, has_header=None, delimiter=None, quoted_tabs=True
+    path,
+    *any_of,
+    lines=None,
+    start=None,
+    has_header=None,
+    known=(),
+    delimiter=None,
+    quoted_tabs=True,
 ):
     """Reads a file with columns: separated by tabs or otherwise, CSV, or JSON objects.
 
@@ -361,6 +374,8 @@ def open_table(
         start: list of bytes, the first lines, which tell the separator and the header. Their quotes
             need not fit, and objects of JSON are not read.
         has_header: bool, whether the first row names the columns; None to recognise it.
+        known: sequence of str, the header of the training file. A row with its names of the columns
+            that are given by number is a header too.
         delimiter: str or None, as of `find_form`.
         quoted_tabs: bool, as of `find_form`.
 
@@ -385,7 +400,7 @@ def open_table(
     form = find_form(content.lstrip(b"\r\n"), path, any_of, delimiter, quoted_tabs)
     lines = [line + b"\n" for line in content.removesuffix(b"\n").split(b"\n")]
     if start and not form.separator:
-        return Table(path, form, None, [], [], 0, quoted_tabs)
+        return Table(path, form, None, [], [], 0, known, quoted_tabs)
     is_strict = start is None
     table = [*rows(lines, path, form, is_strict)] if form.separator else _objects(content, path)
     if not table:
@@ -404,7 +419,8 @@ def open_table(
     if not form.separator:
         has_header = True
     elif has_header is None:
-        has_header = all(map(names_in, any_of)) or _has_names(first, any_of) or is_numbering(first)
+        named = [[name_of(column, known) for column in columns] for columns in any_of]
+        has_header = all(map(names_in, any_of)) or _has_names(first, named) or is_numbering(first)
     left_out = top if has_header else 0  # nothing before a header is a row
     numbered = itertools.islice(enumerate(table[left_out:]), int(has_header), None)
     found = [
@@ -412,7 +428,7 @@ def open_table(
         for number, (line, cells) in numbered
     ]
     header = first if has_header else None
-    return Table(path, form, header, table[top][1], found, left_out, is_own=quoted_tabs)
+    return Table(path, form, header, table[top][1], found, left_out, known, is_own=quoted_tabs)
 
 
 def first_lines(lines, count=SAMPLE_LINES):
@@ -457,8 +473,18 @@ def is_numbering(cells):
     Args:
         cells: list of str. The first is empty in files with an index.
     """
-    cells = cells[1:] if len(cells) > 1 and not cells[0] else cells
+    cells = [*cells][len(cells) > 1 and not cells[0] :]
     return cells == [str(number) for number in range(len(cells))]
+
+
+def are_labels(texts, labels):
+    """Whether all texts of more than two rows are labels, so that the column is the wrong one.
+
+    Args:
+        texts: list of str.
+        labels: sequence of str.
+    """
+    return len(texts) > 2 and {*texts} <= {*labels}
 
 
 def are_words(cells):
@@ -479,20 +505,44 @@ def may_be_names(cells, others):
     return len(longest) > 1 and longest[len(longest) // 10] > 2
 
 
-def number_of(column, header, path, form=None):
+def name_of(column, known):
+    """The name of a column in the header of the training; the column itself if there is none.
+
+    Args:
+        column: int or str.
+        known: sequence of str, the header of the training file.
+    """
+    if not isinstance(column, int) or not 0 <= column < len(known) or is_numbering(known):
+        return column
+    return known[column] if known.count(known[column]) == 1 else column
+
+
+def number_of(column, header, path, form=None, known=()):
     """Number of a column, which may be given by its name in the header: int.
 
     Args:
         column: int or str.
-        header: list of str.
+        header: list of str, or None.
         path: str, for messages.
         form: Form, how the file is read, for messages.
+        known: sequence of str, the header of the training file. A column given by number is the one
+            that has its name there, if there is one.
 
     Raises:
-        UserError: no column has this name, or two have.
+        UserError: no column has this name, or two have; or a number is also the name of another
+            column.
     """
     if isinstance(column, int):
-        return column
+        name = str(name_of(column, known))
+        if header is None or is_numbering(header) or header.count(name) != 1:
+            return column
+        place = header.index(name)
+        if name == str(column) and place != column and column < len(header):
+            raise UserError(
+                f"{path}: column {column} may be {header[column]!r}, which has this number, or the "
+                f"one that is named {name!r}: rename the columns"
+            )
+        return place
     if header.count(column) != 1:
         state = "two columns are named" if column in header else "no column"
         raise UserError(
