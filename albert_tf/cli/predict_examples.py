@@ -193,7 +193,8 @@ def _columns(lines, name, model, given, header, separator):
             file has no other columns.
     """
     known, usual = model.trained_columns, {key: key for key in model.required}
-    by_name = {key: tables.name_of(column, model.header) for key, column in known.items()}
+    names = tables.names_of(model.header)
+    by_name = {key: names.get(column, column) for key, column in known.items()}
     by_name = {key: column for key, column in by_name.items() if isinstance(column, str)}
     sources = [given] if "text" in given else [by_name | given, usual | given]
     sources = [s for s in sources if "text" in given or {*model.required} <= {*s}]

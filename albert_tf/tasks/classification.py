@@ -150,7 +150,8 @@ class ClassificationTask(base.Task):
         Correlations are nan if all scores or all labels are equal, such as those of a single
         example; matthew_corr is 0 then.
         """
-        if not getattr(split.content, "are_labelled", True):
+        split, outputs = only_labelled(split, outputs)
+        if not len(outputs["logits"]):
             return {}
         logits, labels = np.asarray(outputs["logits"], np.float64), split.arrays["label_ids"]
         if self.row.is_regression:
@@ -178,6 +179,7 @@ class ClassificationTask(base.Task):
             return None
         import sklearn.metrics
 
+        split, outputs = only_labelled(split, outputs)
         gold, found = np.ravel(split.arrays["label_ids"]), base.classes(outputs["logits"])
         ids = range(len(self.labels))
         table = sklearn.metrics.classification_report(
@@ -217,6 +219,14 @@ class ClassificationTask(base.Task):
         if self.choices > 1:
             texts = graph_inputs.TextWindows(tokenizer, length, self.choices)
         return self.functions(model, texts, self.labels, self.served_threshold)
+
+
+def only_labelled(split, outputs):
+    """A split and its outputs without the examples of a test set whose labels are unknown."""
+    are_labelled = getattr(split.content, "are_labelled", slice(None))
+    arrays = {"label_ids": split.arrays["label_ids"][are_labelled]}
+    outputs = {"logits": outputs["logits"][are_labelled]}
+    return split._replace(arrays=arrays), outputs
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,6 +15,7 @@ import statistics
 import unicodedata
 from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from albert_tf import options, resolve
@@ -46,13 +47,13 @@ class Examples(list):
     """The Examples of a split.
 
     Attributes:
-        are_labelled: bool, whether their labels are real ones.
+        are_labelled: bool array [examples], whether their labels are real ones.
         is_test: bool.
     """
 
     def __init__(self, examples, are_labelled, is_test):
         super().__init__(examples)
-        self.are_labelled, self.is_test = are_labelled, is_test
+        self.are_labelled, self.is_test = np.array(are_labelled, bool), is_test
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,6 +70,8 @@ class GlueTask:
         label: tuple of one column in the training and development files; () if there is none. With
             multi_label a column of labels, as of `label_lists.find_form`, or columns of 0 and 1,
             one for each label.
+        names: tuple of str, the names of these columns in files of GLUE. Where a header has them,
+            they count, as files from elsewhere have other columns too.
         labels: tuple of str in the order of their ids, or None for regression.
         metrics: tuple of names in `classification.METRICS`. The first one chooses the best
             checkpoint.
@@ -101,6 +104,7 @@ class GlueTask:
     text: tuple[int | str, ...]
     test_text: tuple[int | str, ...] = ()
     label: tuple[int | str, ...] = (-1,)
+    names: tuple[str, ...] = ("sentence1", "sentence2", "label")
     labels: tuple[str, ...] | None = ("0", "1")
     metrics: tuple[str, ...] = ("eval_accuracy", "eval_loss")
     files: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=lambda: _FILES)
@@ -155,6 +159,7 @@ class GlueTask:
 
 
 _NLI = ("contradiction", "entailment", "neutral")
+_NAMES_OF_MNLI = ("sentence1", "sentence2", "gold_label")
 _ENTAILMENT = ("entailment", "not_entailment")
 _ACCURACY = ("eval_accuracy", "eval_loss")
 _SCORES = ("pearson", "MSE", "eval_loss", "spearman")
@@ -165,6 +170,7 @@ TASKS: dict[str, GlueTask] = {
         text=(3,),
         test_text=(1,),
         label=(1,),
+        names=("sentence", "label"),
         metrics=("matthew_corr", *_ACCURACY),
         splits_with_header=("test",),
         guid="row",
@@ -173,6 +179,7 @@ TASKS: dict[str, GlueTask] = {
     "mnli": GlueTask(
         "MNLI",
         text=(8, 9),
+        names=_NAMES_OF_MNLI,
         labels=_NLI,
         files=_FILES | {"dev": ("dev_matched.tsv",), "test": ("test_matched.tsv",)},
         server_file="MNLI-m.tsv",
@@ -181,26 +188,45 @@ TASKS: dict[str, GlueTask] = {
     "mismnli": GlueTask(
         "MNLI",
         text=(8, 9),
+        names=_NAMES_OF_MNLI,
         labels=_NLI,
         files=_FILES | {"dev": ("dev_mismatched.tsv",), "test": ("test_mismatched.tsv",)},
         server_file="MNLI-mm.tsv",
     ),
     "mrpc": GlueTask(
-        "MRPC", text=(3, 4), label=(0,), metrics=(*_ACCURACY, "f1"), guid="row", test_guid="id"
+        "MRPC",
+        text=(3, 4),
+        label=(0,),
+        names=("#1 String", "#2 String", "Quality"),
+        metrics=(*_ACCURACY, "f1"),
+        guid="row",
+        test_guid="id",
     ),
-    "sst-2": GlueTask("SST-2", text=(0,), test_text=(1,), label=(1,), guid="row"),
-    "sts-b": GlueTask("STS-B", text=(7, 8), labels=None, metrics=_SCORES, score_range=(0.0, 5.0)),
+    "sst-2": GlueTask(
+        "SST-2", text=(0,), test_text=(1,), label=(1,), names=("sentence", "label"), guid="row"
+    ),
+    "sts-b": GlueTask(
+        "STS-B",
+        text=(7, 8),
+        names=("sentence1", "sentence2", "score"),
+        labels=None,
+        metrics=_SCORES,
+        score_range=(0.0, 5.0),
+    ),
     "qqp": GlueTask(
         "QQP",
         text=(3, 4),
         test_text=(1, 2),
         label=(5,),
+        names=("question1", "question2", "is_duplicate"),
         metrics=(*_ACCURACY, "f1"),
         guid="id",
         test_guid="id",
         splits_with_short_rows=("train", "dev"),
     ),
-    "qnli": GlueTask("QNLI", text=(1, 2), labels=_ENTAILMENT),
+    "qnli": GlueTask(
+        "QNLI", text=(1, 2), names=("question", "sentence", "label"), labels=_ENTAILMENT
+    ),
     "rte": GlueTask("RTE", text=(1, 2), labels=_ENTAILMENT),
     "wnli": GlueTask("WNLI", text=(1, 2)),
     # The diagnostic set: predictions of a model that was trained on mnli.
@@ -470,37 +496,47 @@ def read_examples(task, data_dir, split, tokenizer):
         labels = test_labels(task, table, normalize)
     else:
         labels = labels_of(task, table.rows, normalize, skip_others=task.skip_other_labels)
-    examples = Examples([], labels is not None, split == "test")
-    labels = labels or [task.stand_in] * len(table.rows)
+    examples = []
     for row, label in zip(table.rows, labels, strict=True):
-        if label is not None:
+        if label is not None or split == "test":
             texts = [normalize(text) for text in row.values[: len(task.text)]]
             text_b = texts[1] if len(texts) == 2 else None
-            examples.append(Example(name(row), texts[0], text_b, label))
+            known = task.stand_in if label is None else label
+            examples.append(Example(name(row), texts[0], text_b, known))
     if not examples:
         raise UserError(f"{table.path}: no row has one of --labels={','.join(task.labels)}")
+    are_labelled = [label is not None for label in labels]
+    if split != "test":
+        are_labelled = [*filter(None, are_labelled)]
     other_labels = len(table.rows) - len(examples)
-    return examples, {"left_out": table.left_out, "other_labels": other_labels}
+    counts = {"left_out": table.left_out, "other_labels": other_labels}
+    return Examples(examples, are_labelled, split == "test"), counts
 
 
 def test_labels(task, table, normalize):
-    """The labels of a user's own test file: list; None unless every row has a known one."""
+    """The labels of a user's own test file: list, None for rows without one that is known.
+
+    Rows with other labels are an error, so that no row has one, unless they may be skipped.
+    """
+    none = [None] * len(table.rows)
     if not (task.is_own and task.label):
-        return None
+        return none
     try:
         numbers = [*map(table.number_of, task.label)]
     except UserError:  # no column has this name
-        return None
+        return none
     if max(numbers) >= min(len(row.cells) for row in table.rows):
-        return None
+        return none
     cells = [[row.cells[n] for n in numbers] for row in table.rows]
     given = {label.strip() for labels in cells for label in labels}
     if given <= label_lists.STAND_INS - {*(task.labels or ())}:
-        return None
+        return none
     try:
         pairs = zip(table.rows, cells, strict=True)
         rows = [row._replace(values=row.values + labels) for row, labels in pairs]
-        found = labels_of(task, rows, normalize)
+        found = labels_of(task, rows, normalize, skip_others=task.skip_other_labels)
+        if others := found.count(None):
+            print(f"test: {others} rows have other labels than --labels and are not scored")
         if len(found) > 2 and all(label == found[0] for label in found):
             print(
                 f"Warning: {table.path}: all labels are {found[0]!r}. If they stand for missing "
@@ -509,7 +545,7 @@ def test_labels(task, table, normalize):
         return found
     except UserError as error:
         print(f"The test set is not scored: {error}")
-        return None
+        return none
 
 
 def read_rows(task, data_dir, split):
@@ -527,7 +563,9 @@ def read_rows(task, data_dir, split):
     columns = task.text_of(split) + (task.label if labelled else ())
     paths = _input_files(task, data_dir) if task.is_own else {}
     has_header = headers.given_or_shared(task, paths, split)
-    known = () if split == "train" else headers.of_training(task, paths)
+    known = dict(zip(columns, () if task.is_own else task.names, strict=False))
+    if split != "train":
+        known |= headers.of_training(task, paths)
     form = {"delimiter": task.delimiter, "quoted_tabs": task.is_own}
     table = tables.open_table(path, columns, has_header=has_header, known=known, **form).take(
         columns,
@@ -537,9 +575,9 @@ def read_rows(task, data_dir, split):
     if task.is_own and split == "test" and len(table.first) > 1:  # Excel writes separators alone
         while len(table.rows) > 1 and not any(table.rows[-1].cells):
             table.rows.pop()
+    _check_texts(task, table)
     if task.is_own:
         _check_columns(columns, table)
-        _check_texts(task, table)
         _check_seldom_separator(task, table)
     if table.header is None and task.splits_with_header is None:
         headers.check_alone(task, table, split)
@@ -586,7 +624,8 @@ def _check_texts(task, table):
             fault = f"has labels, such as {texts[0]!r}:"
         else:
             continue
-        raise UserError(f"{table.path}: column {column!r} {fault} give another {flag}")
+        remedy = f"give another {flag}" if task.is_own else "give a file as GLUE has it"
+        raise UserError(f"{table.path}: column {column!r} {fault} {remedy}")
 
 
 def _check_seldom_separator(task, table):

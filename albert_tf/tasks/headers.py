@@ -61,22 +61,23 @@ def _is_shared(task, paths, split):
 
 
 def of_training(task, paths):
-    """The header of the training file, for other files whose columns flags give by number.
+    """The names of the columns of the training file, for other files, as of `tables.number_of`.
 
     Args:
         task: glue.GlueTask.
         paths: dict from split to path.
 
     Returns:
-        list of str; empty if there is none, or the flags name the columns.
+        dict from number to name; empty if the flags name the columns.
     """
-    if "train" not in paths or tables.names_in(task.text):
-        return []
+    if "train" not in paths or tables.names_in(task.text):  # paths are those of users' own files
+        return {}
     with contextlib.suppress(UserError):  # the file may not be needed
         start = tables.first_lines(unpacking.lines(paths["train"]))
         given = {"has_header": given_or_shared(task, paths, "train"), "delimiter": task.delimiter}
-        return tables.open_table(paths["train"], task.text, start=start, **given).header or []
-    return []
+        table = tables.open_table(paths["train"], task.text, start=start, **given)
+        return tables.names_of(table.header)
+    return {}
 
 
 def _kind_of_first_row(task, rows):

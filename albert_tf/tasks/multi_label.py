@@ -137,7 +137,8 @@ class MultiLabelTask(classification.ClassificationTask):
         """Micro and macro F1 at the best threshold, of a test set at the known one, and losses."""
         import sklearn.metrics
 
-        if not getattr(split.content, "are_labelled", True):
+        split, outputs = classification.only_labelled(split, outputs)
+        if not len(outputs["logits"]):
             return {}
         logits, gold = outputs["logits"].astype(float), split.arrays["label_ids"]
         scores = self.probabilities(logits)

@@ -12,6 +12,7 @@ import json
 import re
 import reprlib
 import sys
+import types
 from typing import NamedTuple
 
 from albert_tf.errors import UserError, decode, parse_json
@@ -288,7 +289,7 @@ class Table(NamedTuple):
         first: list of str, the first row, or the names of the columns.
         rows: list of Row.
         left_out: int, number of rows left out.
-        known: sequence of str, as of `number_of`.
+        known: dict, as of `number_of`.
         is_own: bool, whether it is a user's own, which has no row that is longer than the first.
     """
 
@@ -298,7 +299,7 @@ class Table(NamedTuple):
     first: list
     rows: list
     left_out: int
-    known: list
+    known: dict
     is_own: bool
 
     def __str__(self):
@@ -359,7 +360,7 @@ def open_table(
     lines=None,
     start=None,
     has_header=None,
-    known=(),
+    known=types.MappingProxyType({}),
     delimiter=None,
     quoted_tabs=True,
 ):
@@ -374,8 +375,8 @@ def open_table(
         start: list of bytes, the first lines, which tell the separator and the header. Their quotes
             need not fit, and objects of JSON are not read.
         has_header: bool, whether the first row names the columns; None to recognise it.
-        known: sequence of str, the header of the training file. A row with its names of the columns
-            that are given by number is a header too.
+        known: dict from number to name, as of `number_of`. A row with the names of all columns of
+            one of `any_of` is a header.
         delimiter: str or None, as of `find_form`.
         quoted_tabs: bool, as of `find_form`.
 
@@ -419,7 +420,7 @@ def open_table(
     if not form.separator:
         has_header = True
     elif has_header is None:
-        named = [[name_of(column, known) for column in columns] for columns in any_of]
+        named = [[known.get(column, column) for column in columns] for columns in any_of]
         has_header = all(map(names_in, any_of)) or _has_names(first, named) or is_numbering(first)
     left_out = top if has_header else 0  # nothing before a header is a row
     numbered = itertools.islice(enumerate(table[left_out:]), int(has_header), None)
@@ -505,19 +506,17 @@ def may_be_names(cells, others):
     return len(longest) > 1 and longest[len(longest) // 10] > 2
 
 
-def name_of(column, known):
-    """The name of a column in the header of the training; the column itself if there is none.
+def names_of(header):
+    """The names of columns: dict from number to name, without names that two columns have.
 
     Args:
-        column: int or str.
-        known: sequence of str, the header of the training file.
+        header: sequence of str, or None.
     """
-    if not isinstance(column, int) or not 0 <= column < len(known) or is_numbering(known):
-        return column
-    return known[column] if known.count(known[column]) == 1 else column
+    header = [] if header is None or is_numbering(header) else header
+    return {number: name for number, name in enumerate(header) if header.count(name) == 1}
 
 
-def number_of(column, header, path, form=None, known=()):
+def number_of(column, header, path, form=None, known=types.MappingProxyType({})):
     """Number of a column, which may be given by its name in the header: int.
 
     Args:
@@ -525,19 +524,19 @@ def number_of(column, header, path, form=None, known=()):
         header: list of str, or None.
         path: str, for messages.
         form: Form, how the file is read, for messages.
-        known: sequence of str, the header of the training file. A column given by number is the one
-            that has its name there, if there is one.
+        known: dict from number to name: columns given by number are those with these names, if the
+            header has them.
 
     Raises:
         UserError: no column has this name, or two have; or a number is also the name of another
             column.
     """
     if isinstance(column, int):
-        name = str(name_of(column, known))
+        name = known.get(column, str(column))
         if header is None or is_numbering(header) or header.count(name) != 1:
             return column
         place = header.index(name)
-        if name == str(column) and place != column and column < len(header):
+        if column not in known and place != column and column < len(header):
             raise UserError(
                 f"{path}: column {column} may be {header[column]!r}, which has this number, or the "
                 f"one that is named {name!r}: rename the columns"

@@ -114,10 +114,22 @@ def test_weights_that_do_not_fit(given):
 def test_a_labelled_test_file(lines, labels, tmp_path, tokenizer):
     _, examples, _ = task_files.read_own(tmp_path, tokenizer, ("test.tsv", *lines), labels=LABELS)
     assert [example.text_a for example in examples] == ["a", "b"]
-    assert examples.are_labelled == (labels is not None) and examples.is_test
+    assert {*examples.are_labelled} == {labels is not None} and examples.is_test
     assert [example.label for example in examples] == (labels or ["no", "no"])
     split = Split({"label_ids": GOLD[:2]}, examples)
     assert bool(task_of().metrics(split, {"logits": np.eye(3)[:2]}, 8)) == (labels is not None)
+
+
+def test_rows_of_a_test_file_with_other_labels_are_not_scored(tmp_path, tokenizer, capsys):
+    lines = "text\tlabel", "a\tyes", "b\t-", "c\tno"
+    given = {"labels": LABELS, "skip_other_labels": True}
+    _, examples, _ = task_files.read_own(tmp_path, tokenizer, ("test.tsv", *lines), **given)
+    assert [example.text_a for example in examples] == ["a", "b", "c"]
+    assert_says(capsys.readouterr().out, "test ... 1 rows ... not scored")
+    task, logits = task_of(), np.eye(3)[[1, 2, 0]]  # right where there is a label
+    split = Split({"label_ids": task.label_ids(examples)}, examples)
+    assert task.metrics(split, {"logits": logits}, 8)["eval_accuracy"] == 1.0
+    assert task.report(split, {"logits": logits}).split()[-1] == "0"  # of the class "2"
 
 
 # --- The best checkpoint ---

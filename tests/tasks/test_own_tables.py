@@ -399,7 +399,7 @@ def test_examples_of_ones_own_files(files, given, left_out, read, tmp_path, toke
 def test_a_stand_in_may_be_a_class(cell, lowest, tmp_path, tokenizer):
     file = "test.csv", "text,label", f"a,{cell}", f"b,{cell}"
     _, test, _ = read_own(tmp_path, tokenizer, file, labels=[lowest, "1"])
-    assert test.are_labelled == (cell == lowest)
+    assert {*test.are_labelled} == {cell == lowest}
 
 
 def test_pairs_of_ones_own_files(tmp_path, tokenizer):
@@ -447,6 +447,27 @@ def test_blank_rows_keep_their_place_in_the_test_file(header, tokenizer, tmp_pat
         (["text,label", "a,x", "b,y"], ["text,id", "c,1"], {"label_column": "label"}, ["c"]),
         (["a,x", "b,y"], ["text", "dull", "good"], {"header": False}, ["text", "dull", "good"]),
         (["0,1", "a,x", "b,y"], ["0,1", "bad,x", "good,y"], {}, ["bad", "good"]),
+        # The names of the training file count, wherever the columns are.
+        (
+            ["text,label", "a,x", "b,y"],
+            ["id,label,text", "1,x,d", "2,y,e"],
+            {"header": True},
+            ["d", "e"],
+        ),
+        (["text,label", "a,x", "b,y"], ["review", "d", "e"], {"header": True}, ["d", "e"]),
+        # A name that is a number.
+        (
+            ["id,1,2", "7,a,x", "8,b,y"],
+            ["id,1,2", "9,c,x"],
+            {"text_column": "1", "label_column": "2", "header": True},
+            ["c"],
+        ),
+        (
+            ["text,2019,2020", "a,x,y", "b,y,x"],
+            ["2020,2019,text", "y,x,c"],
+            {"header": True, "label_column": "2020"},
+            ["c"],
+        ),
     ],
 )
 def test_a_header_of_the_test_file(train, test, given, texts, tmp_path, tokenizer):
@@ -507,7 +528,7 @@ def test_labels_of_a_test_file(labels, count, is_warned, tmp_path, tokenizer, ca
     rows = [f"a {n};{label}" if label else ";" for n, label in enumerate(labels)]
     file = "test.csv", "text;label", *rows
     _, examples, counts = read_own(tmp_path, tokenizer, file, labels=["0", "1"])
-    assert (len(examples), examples.are_labelled) == (count, True)
+    assert (len(examples), {*examples.are_labelled}) == (count, {True})
     assert counts["other_labels"] == 0
     assert ("Warning" in capsys.readouterr().out) == is_warned
 
@@ -566,6 +587,15 @@ def test_rows_that_people_rejected_are_a_warning(tmp_path, tokenizer, capsys):
         *(([("train.csv", "a,x", "b,y"), ("test.csv", *test)], NUMBERED | {"labels": ["x", "y"]},
            "test.csv, line 1 ... --header ... --noheader")
           for test in (["text,label", "a,x", "b,y"], ["text,label", "a,", "b,"])),
+        # Columns that have no texts, are read twice, or have numbers as names.
+        ([("train.csv", "text,pair,label", "a,,x", "b,,y")], {"text_pair_column": "pair"},
+         "train.csv ... 'pair' ... --text_pair_column"),
+        ([("train.csv", "text,label", "a,x", "b,y")], {"text_pair_column": "0"},
+         "train.csv ... 'text' and 0"),
+        ([("dev.csv", "text,label", "x,a", "y,b", "x,c")], {"labels": ["x", "y"]},
+         "dev.csv ... 'text' ... 'x' ... --text_column"),
+        ([("train.csv", "id,text,1,2", "0,a,x,u", "1,b,y,v")], {"label_column": "2"},
+         "train.csv ... 2 ... '1' ... '2'"),
         # Separators that are longer, or stand in labels.
         *(([("train.csv", f"bad{mark}a", f"good{mark}b")], FIRST,
            f"train.csv ... 1 ... {name} ... --text_column")
