@@ -12,13 +12,12 @@ import os
 import re
 import reprlib
 import statistics
-import unicodedata
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from albert_tf import options, resolve
+from albert_tf import options
 from albert_tf.errors import UserError, about
 from albert_tf.options import LABEL_SEPARATOR
 from albert_tf.tasks import headers, label_lists, split_files, tables
@@ -151,7 +150,7 @@ class GlueTask:
 
     def is_label(self, text):
         """Whether a text is a label of the task, or a number in regression."""
-        return math.isfinite(_number(text)) if self.is_regression else text in self.labels
+        return math.isfinite(tables.number(text)) if self.is_regression else text in self.labels
 
     def text_of(self, split):
         """Columns of the texts in the file of a split."""
@@ -370,7 +369,8 @@ def _labels_in(task, table):
             f"{len(given)}, such as {reprlib.repr(given[0])}: give another --label_column, "
             f"{numbers}or all classes as --labels"
         )
-    for doubt in [*_doubts(task, labels, given), *_rejected(task, table)]:
+    doubts = label_lists.doubts(collections.Counter(given), task.multi_label, task.label_form)
+    for doubt in [*doubts, *_rejected(task, table)]:
         print(f"Warning: {table.path}: {doubt}")
     return tuple(labels)
 
@@ -385,50 +385,6 @@ def _rejected(task, table):
         yield (
             f"the column 'answer' says reject in {counts['reject']} rows and ignore in "
             f"{counts['ignore']}, which are read like the others: leave them out of the file"
-        )
-
-
-def _doubts(task, labels, given):
-    """Yields warnings of labels that may be two spellings of one, missing, joined, or numbers."""
-    counts = collections.Counter(given)
-    spelt = collections.defaultdict(list)
-    for label in labels:
-        seen = "".join(c for c in label if unicodedata.category(c) != "Cf")
-        usual = " ".join(unicodedata.normalize("NFKC", seen).casefold().split())
-        spelt[usual].append(f"{label!r} ({counts[label]})")
-    for alike in spelt.values():
-        if len(alike) > 1:
-            yield f"{' and '.join(alike)} are different labels: write them alike if they are one"
-    values = [*map(_number, labels)]
-    is_scale = {*values} == {-value for value in values}  # such as -1, 0, 1
-    stand_ins = set() if is_scale else {-1, -100}
-    missing = [
-        label
-        for label in labels
-        if label.casefold() in label_lists.MISSING or _number(label) in stand_ins
-    ]
-    others = resolve.as_flag("labels", [label for label in labels if label not in missing])
-    for label in missing:
-        yield (
-            f"the label {label!r} of {counts[label]} rows may stand for a missing one: "
-            f"{others} --skip_other_labels leaves them out"
-        )
-    several = next((x for x in labels if label_lists.is_joined(x, {*labels})), None)
-    if several:
-        remedy = "if a text has several, give --multi_label"
-        if task.multi_label:
-            remedy = f"labels are read with {task.label_form}"
-        yield (
-            f"the label {several!r} of {counts[several]} rows has parts that are other labels: "
-            f"{remedy}"
-        )
-    fraction = next((label for label in labels if _number(label) % 1), None)
-    if fraction and all(map(math.isfinite, values)):
-        yield f"labels such as {fraction} are classes: to predict numbers, give --regression"
-    if task.label_form and not task.label_form.separator:
-        yield (
-            f"--multi_label, but no text has several labels, with {LABEL_SEPARATOR}, ; or , "
-            f"between them, as in a{LABEL_SEPARATOR}b"
         )
 
 
@@ -537,11 +493,7 @@ def test_labels(task, table, normalize):
         found = labels_of(task, rows, normalize, skip_others=task.skip_other_labels)
         if others := found.count(None):
             print(f"test: {others} rows have other labels than --labels and are not scored")
-        if len(found) > 2 and all(label == found[0] for label in found):
-            print(
-                f"Warning: {table.path}: all labels are {found[0]!r}. If they stand for missing "
-                "ones, the metrics of the test set say nothing"
-            )
+        label_lists.warn_if_all_alike(table.path, found)
         return found
     except UserError as error:
         print(f"The test set is not scored: {error}")
@@ -715,13 +667,13 @@ def _have_thousands(texts):
     points, others = [text for text in texts if "." in text], [t for t in texts if "." not in t]
     if not (points and others and all(map(_THOUSANDS.fullmatch, points))):
         return False
-    largest, other = (max(abs(_number(text)) for text in found) for found in (points, others))
+    largest, other = (max(abs(tables.number(text)) for text in found) for found in (points, others))
     has_zeros = any(text.endswith("0") for text in points)
     return math.isfinite(other) and (has_zeros or other > max(2 * largest, 100))
 
 
 def _score(row, text):
-    score = _number(text)
+    score = tables.number(text)
     if not abs(score) <= float(tf.float32.max):  # nan is not
         hint = ". If this line names the columns, give --header" if row.number == 0 else ""
         raise UserError(f"{row.place}: the label must be a number, not {reprlib.repr(text)}{hint}")
@@ -790,10 +742,3 @@ def _respelled(task, found):
         return found
     same = tables.spellings({label for labels in found for label in labels}, task.labels)
     return [[same.get(label, label) for label in labels] for labels in found]
-
-
-def _number(text):
-    try:
-        return math.nan if "_" in text else float(text)  # Python takes 1_000
-    except ValueError:
-        return math.nan

@@ -5,14 +5,19 @@ Needs no TensorFlow.
 """
 
 import ast
+import collections
 import contextlib
 import json
+import math
 import re
 import reprlib
+import unicodedata
 from typing import NamedTuple
 
+from albert_tf import resolve
 from albert_tf.errors import UserError
 from albert_tf.options import LABEL_SEPARATOR
+from albert_tf.tasks import tables
 
 _ALWAYS = (LABEL_SEPARATOR, ";", ",", "\n", "\t")  # one that occurs separates labels
 # If all parts occur as labels of their own, or are numbers; numbers with a hyphen are a range.
@@ -245,3 +250,64 @@ def _of_one_hot(lists, known):
         [name for name, item in zip(names, items, strict=True) if item in ONES] if items else []
         for items in lists
     ]
+
+
+# === Warnings ===
+
+
+def doubts(counts, multi_label=False, form=None, is_of_words=False):
+    """Yields warnings of labels that may be two spellings of one, missing, joined, or numbers.
+
+    Args:
+        counts: dict from label to its count in the training file.
+        multi_label: bool, whether a text has any number of labels.
+        form: Form of several labels; None if they are columns, or one each.
+        is_of_words: bool, whether words have the labels, and not texts.
+    """
+    counts = {label: counts[label] for label in sorted(counts, key=tables.order)}
+    spelt = collections.defaultdict(list)
+    for label, count in counts.items():
+        seen = "".join(c for c in label if unicodedata.category(c) != "Cf")
+        usual = " ".join(unicodedata.normalize("NFKC", seen).casefold().split())
+        spelt[usual].append(f"{label!r} ({count})")
+    for alike in spelt.values():
+        if len(alike) > 1:
+            yield f"{' and '.join(alike)} are different labels: write them alike if they are one"
+    values = [*map(tables.number, counts)]
+    is_scale = {*values} == {-value for value in values}  # such as -1, 0, 1
+    stand_ins = set() if is_scale else {-1, -100}
+    missing = [x for x in counts if x.casefold() in MISSING or tables.number(x) in stand_ins]
+    unit, remedy = "words", "correct it, or leave these words out"
+    if not is_of_words:
+        others = resolve.as_flag("labels", [label for label in counts if label not in missing])
+        unit, remedy = "rows", f"{others} --skip_other_labels leaves them out"
+    for label in missing:
+        yield f"the label {label!r} of {counts[label]} {unit} may stand for a missing one: {remedy}"
+    if is_of_words:
+        return
+    several = next((label for label in counts if is_joined(label, {*counts})), None)
+    if several:
+        remedy = "if a text has several, give --multi_label"
+        if multi_label:
+            remedy = f"labels are read with {form}"
+        yield (
+            f"the label {several!r} of {counts[several]} rows has parts that are other labels: "
+            f"{remedy}"
+        )
+    fraction = next((label for label in counts if tables.number(label) % 1), None)
+    if fraction and all(map(math.isfinite, values)):
+        yield f"labels such as {fraction} are classes: to predict numbers, give --regression"
+    if form and not form.separator:
+        yield (
+            f"--multi_label, but no text has several labels, with {LABEL_SEPARATOR}, ; or , "
+            f"between them, as in a{LABEL_SEPARATOR}b"
+        )
+
+
+def warn_if_all_alike(path, labels):
+    """Prints a warning if the labels of a test file, a list of more than two, are all the same."""
+    if len(labels) > 2 and all(label == labels[0] for label in labels):
+        print(
+            f"Warning: {path}: all labels are {labels[0]!r}. If they stand for missing ones, the "
+            "metrics of the test set say nothing"
+        )

@@ -9,6 +9,7 @@ import csv
 import fractions
 import itertools
 import json
+import math
 import re
 import reprlib
 import sys
@@ -40,6 +41,14 @@ def whole(text):
     """The digits of a whole number, also of 1.0 or +1: str, or None if the text is none."""
     match = _WHOLE.fullmatch(text)
     return match and match[1]
+
+
+def number(text):
+    """The number that a text is: float; nan if it is none."""
+    try:
+        return math.nan if "_" in text else float(text)  # Python takes 1_000
+    except ValueError:
+        return math.nan
 
 
 def spellings(labels, known=()):
