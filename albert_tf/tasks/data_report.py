@@ -8,12 +8,18 @@ from albert_tf.text.tokenization import UNKNOWN
 
 _LENGTH = "length "  # with a number of tokens: key of counts
 _LEFT_OUT = ("left_out", "other_labels", "comments", "skipped")  # keys of counts
+_MISSING = {"nan", "NaN", "NULL", "None", "<NA>", "#N/A", "#NAME?", "#VALUE!", "#REF!"}
 _RARE = 0.05  # a class with a smaller share is rare
 
 # name -> share of the rows (of `unknown`, of the pieces) from which on the line is a warning; what
 # there is; what to do about it
 _LIMITS = {
     "empty": (0.01, "have no text", "remove them, or check the columns"),
+    "missing": (
+        0.01,
+        "have a text such as nan or #NAME?",
+        "pandas and spreadsheets write it where a text is missing: remove these rows",
+    ),
     "repeated": (0.1, "repeat the text of an earlier one", "leave out duplicates"),
     "in_train": (
         0.01,
@@ -35,14 +41,16 @@ _LIMITS = {
 
 
 def add_texts(counts, texts):
-    """Counts rows, empty ones, and those that repeat an earlier one.
+    """Counts rows, empty ones, those with a stand-in for a text, and those that repeat another.
 
     Args:
         counts: Counter.
-        texts: list of tuples of str, the texts of each row.
+        texts: list of tuples of str, the texts or words of each row. Among several words, such as
+            None, there are no stand-ins.
     """
     counts["rows"] = len(texts)
     counts["empty"] = sum(not any(text.strip() for text in row) for row in texts)
+    counts["missing"] = sum(len(row) < 3 and not _MISSING.isdisjoint(row) for row in texts)
     counts["repeated"] = len(texts) - len({*texts})
 
 
@@ -70,7 +78,8 @@ def of_split(counts, max_seq_length, train_texts=None, texts=(), windows=1):
         windows: int, sequences that a long text may fill.
     """
     longest = windows * (max_seq_length - NUM_SPECIALS_OF_ONE) + NUM_SPECIALS_OF_ONE
-    found = {name: counts[name] for name in ("rows", "empty", "repeated", "pieces", "unknown")}
+    names = ("rows", "empty", "missing", "repeated", "pieces", "unknown")
+    found = {name: counts[name] for name in names}
     lengths = {
         int(name.removeprefix(_LENGTH)): count
         for name, count in counts.items()

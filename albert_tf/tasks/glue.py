@@ -6,6 +6,7 @@ A row says which columns hold texts and labels; `read_examples` reads them.
 
 import collections
 import contextlib
+import csv
 import dataclasses
 import math
 import os
@@ -26,6 +27,7 @@ _MOST_SHOWN = 10  # labels in a message
 _FILES = {split: (f"{split}.tsv",) for split in split_files.SPLITS}
 _DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+")
 _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}([.,]\d{3})+")
+_FAR = 10  # a score may stand for a missing one if its distance from others exceeds their range so
 _ENOUGH_ROWS = 20  # to tell a column of classes from one of texts
 
 
@@ -290,8 +292,10 @@ def tsv_task(given):
     Raises:
         UserError: options don't go together, or the training file is needed and unusable.
     """
-    names = (given.multi_label or given.regression) and (given.label_column or "").split(",")
-    label_columns = columns(*(names or [given.label_column]))
+    label_columns = columns(given.label_column)
+    if given.multi_label or given.regression:
+        names = next(csv.reader([given.label_column or ""], skipinitialspace=True), [])
+        label_columns = columns(*map(str.strip, names))
     labels = given.labels
     if given.multi_label and len(label_columns) > 1:
         labels = labels or label_columns
@@ -313,6 +317,11 @@ def tsv_task(given):
         multi_label=given.multi_label,
         skip_other_labels=given.skip_other_labels,
     )
+    if given.data_dir and labels is label_columns:
+        names = headers.of_training(task, _input_files(task, given.data_dir))
+        task = dataclasses.replace(
+            task, labels=tuple(names.get(column, str(column)) for column in label_columns)
+        )
     if not (given.regression or labels):
         task = _as_in_training(task, given.data_dir or "")
     elif given.multi_label and len(label_columns) == 1 and given.data_dir:
@@ -642,10 +651,28 @@ def labels_of(task, rows, normalize, skip_others=False):
 
 def label_scale(task, data_dir):
     """Means and standard deviations (1 of equal scores) of a training file: tuples of floats."""
-    scores = labels_of(task, read_rows(task, data_dir, "train").rows, str.strip)
+    table = read_rows(task, data_dir, "train")
+    scores = labels_of(task, table.rows, str.strip)
     columns = [scores] if task.num_outputs == 1 else [*zip(*scores, strict=True)]
+    for column in columns:
+        if (score := _far_score(column)) is not None:
+            print(
+                f"Warning: {table.path}: {column.count(score)} labels are {score:g}, far from all "
+                "others: leave these rows out if it stands for a missing score"
+            )
     deviations = (statistics.pstdev(column) or 1.0 for column in columns)
     return tuple(map(statistics.fmean, columns)), tuple(deviations)
+
+
+def _far_score(scores):
+    """A score that is ten times as far from all others as these are from each other; or None."""
+    first, *others = sorted({*scores})
+    if len(others) < 2:
+        return None
+    *inner, last = others
+    if inner[0] - first > _FAR * (last - inner[0]):
+        return first
+    return last if last - inner[-1] > _FAR * (inner[-1] - first) else None
 
 
 def _have_decimal_commas(texts):
@@ -685,12 +712,17 @@ def _labels_of(task, rows, normalize, needed=True):
 
     An empty label is an error if it is `needed`; several labels may be none.
     """
-    cells = [row.values[len(task.text) :] for row in rows]
+    cells = [[*map(str.strip, row.values[len(task.text) :])] for row in rows]
     if len(cells[0]) > 1:
+        are_marks = {cell for values in cells for cell in values} - {""} <= label_lists.ONES
         found = []
         for row, values in zip(rows, cells, strict=True):
-            if not {*values} <= label_lists.BITS:
-                raise UserError(f"{row.place}: label columns hold 0 or 1, not {', '.join(values)}")
+            for column, value in zip(task.label, values, strict=True):
+                if value not in label_lists.BITS and not (are_marks and not value):
+                    raise UserError(
+                        f"{row.place}: column {column!r} has {value!r}: label columns need 0 or 1, "
+                        "or 1 and empty cells"
+                    )
             chosen = zip(task.labels, values, strict=True)
             found.append([label for label, value in chosen if value in label_lists.ONES])
         return found

@@ -34,7 +34,10 @@ STAND_INS = {"", "-1"}  # for the labels of test files
 MISSING = {
     "nan", "-nan", "na", "#na", "n/a", "#n/a", "#nv", "<na>", "none", "nil", "null", "(null)",
     "\\n", "1.#ind", "-1.#ind", "1.#qnan", "-1.#qnan", "#n/a n/a", "-", "?",
+    "nat", "#value!", "#ref!", "#name?", "#div/0!",
 }  # fmt: skip
+_TRUTHS = {"true": "1", "false": "0"}
+_LONG = 2  # numbers; a longer list that repeats one is no list of ids
 _OF_R = re.compile(r"c\(([\"'].*|[\d., ]+)\)|(?:character|integer|numeric|logical)\(0\)", re.DOTALL)
 _EMPTY = {"", "()", "set()", "nan", "None", "null"}  # cells without a label, in a column of lists
 
@@ -74,7 +77,8 @@ def find_form(cells, known=()):
     filled = [cell for cell in cells if cell]
     labelled = [cell for cell in filled if cell not in _EMPTY]
     if sum(map(_is_list, labelled)) * 2 > len(labelled):
-        return Form(_LIST, _are_one_hot(_lists(cells, _LIST)))
+        lists = _lists(cells, _LIST)
+        return Form(_LIST, _are_one_hot(lists) or _are_vectors(lists))
     filled = [cell for cell in filled if _literal(cell) is None]
     occurring = [mark for mark in _ALWAYS if any(mark in cell for cell in filled)]
     occurring += [mark for mark in _PERHAPS if _separates(mark, filled)]
@@ -167,7 +171,7 @@ def only_ones(cells):
     filled = [cell for cell in cells if cell]
     if not filled or not all(cell[0] == "[" and cell[-1] == "]" for cell in filled):
         return cells
-    lists = [items_of(cell) if cell else [""] for cell in cells]
+    lists = [(cell and items_of(cell)) or [""] for cell in cells]
     if all(len(items) == 1 and items[0][:1] not in ("[", "{", "(") for items in lists):
         return [items[0] for items in lists]
     raise UserError(
@@ -236,6 +240,14 @@ def _are_one_hot(lists):
     return values <= BITS and len(lengths) == 1 and lengths != {1} and are_no_ids
 
 
+def _are_vectors(lists):
+    """Whether lists hold a number for each of several classes, which repeats in some of them."""
+    lengths = {len(items) for items in lists if items}
+    are_numbers = all(x == "nan" or math.isfinite(tables.number(x)) for y in lists for x in y)
+    is_repeated = any(len({*x}) < len(x) for x in lists)
+    return are_numbers and is_repeated and len(lengths) == 1 and max(lengths) > _LONG
+
+
 def _of_one_hot(lists, known):
     count = max(map(len, lists))
     names = known or [str(number) for number in range(count)]
@@ -268,8 +280,9 @@ def doubts(counts, multi_label=False, form=None, is_of_words=False):
     spelt = collections.defaultdict(list)
     for label, count in counts.items():
         seen = "".join(c for c in label if unicodedata.category(c) != "Cf")
-        usual = " ".join(unicodedata.normalize("NFKC", seen).casefold().split())
-        spelt[usual].append(f"{label!r} ({count})")
+        usual = unicodedata.normalize("NFKC", seen).casefold().strip()
+        usual = re.sub(r"(?<=\w)[-_\s\u2010-\u2015]+(?=\w)", " ", usual)
+        spelt[_TRUTHS.get(usual, usual)].append(f"{label!r} ({count})")
     for alike in spelt.values():
         if len(alike) > 1:
             yield f"{' and '.join(alike)} are different labels: write them alike if they are one"

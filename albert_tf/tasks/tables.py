@@ -14,9 +14,10 @@ import re
 import reprlib
 import sys
 import types
+import unicodedata
 from typing import NamedTuple
 
-from albert_tf.errors import UserError, decode, parse_json
+from albert_tf.errors import UserError, check_json, decode, parse_json
 
 SEPARATORS = {"\t": "tabs", ",": "commas", ";": "semicolons", "|": "vertical bars"}
 _UNUSUAL = {"^": "carets", "~": "tildes", "#": "number signs", ":": "colons"}  # separators too
@@ -402,8 +403,8 @@ def open_table(
     content = content.removeprefix(codecs.BOM_UTF8)
     if not content.strip():
         raise UserError(f"{path} is empty; it needs one example per line")
-    if b"\n" not in content:  # lines of old spreadsheets end in a carriage return
-        content = content.replace(b"\r", b"\n")
+    if b"\n" not in content.rstrip():  # lines of old spreadsheets end in a carriage return
+        content = content.rstrip().replace(b"\r", b"\n")
     if quoted_tabs:  # files of Excel that were joined have such marks between them
         content = re.sub(rb"^" + codecs.BOM_UTF8, b"", content, flags=re.MULTILINE)
     content = _without_comments(content, any_of)
@@ -515,6 +516,11 @@ def may_be_names(cells, others):
     return len(longest) > 1 and longest[len(longest) // 10] > 2
 
 
+def _usual(name):
+    """A name without its case, its kind of accents, and line ends, which people do not see."""
+    return " ".join(unicodedata.normalize("NFKC", name).casefold().split())
+
+
 def names_of(header):
     """The names of columns: dict from number to name, without names that two columns have.
 
@@ -526,7 +532,7 @@ def names_of(header):
 
 
 def number_of(column, header, path, form=None, known=types.MappingProxyType({})):
-    """Number of a column, which may be given by its name in the header: int.
+    """Number of a column, which may be given by its name in the header, in any case: int.
 
     Args:
         column: int or str.
@@ -551,6 +557,9 @@ def number_of(column, header, path, form=None, known=types.MappingProxyType({}))
                 f"one that is named {name!r}: rename the columns"
             )
         return place
+    alike = [number for number, name in enumerate(header) if _usual(name) == _usual(column)]
+    if column not in header and len(alike) == 1:
+        return alike[0]
     if header.count(column) != 1:
         state = "two columns are named" if column in header else "no column"
         raise UserError(
@@ -568,6 +577,7 @@ def _objects(content, path):
     for number, row, cells in found:
         inner = {key for key, value in row.items() if isinstance(value, dict)} - {*cells}
         texts = [_Object() if key in inner else cell(cells.get(key)) for key in keys]
+        check_json("text", " ".join(texts), f"{path}, line {number}")
         table.append((number, texts if row else []))
     return [(0, keys), *table]
 
@@ -710,6 +720,7 @@ def rows(lines, name, form, is_strict=True):
             text = text.replace("\r", "").removesuffix("\n")
             yield number, text.split(form.separator) if text else []
         return
+    texts = (re.sub(r"\r(?!\n)", " ", text) for text in texts)  # csv refuses them outside quotes
     if form.has_hint:
         next(texts)
     number = first = 1 + form.has_hint

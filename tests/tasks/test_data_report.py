@@ -26,7 +26,9 @@ def report_of(rows, lengths=(), max_seq_length=10, **others):
 
 def test_texts_are_counted():
     found = report_of([("a", ""), ("a", ""), (" ", ""), ("b", "a"), ("a", "")])
-    assert (found["rows"], found["empty"], found["repeated"]) == (5, 1, 2)
+    assert (found["rows"], found["empty"], found["repeated"], found["missing"]) == (5, 1, 2, 0)
+    texts = [("nan",), ("#NAME?", "a"), ("None", "of", "us"), ("nan, or not", "")]
+    assert report_of(texts)["missing"] == 2
     assert "in_train" not in found and "cut" not in found
     texts = [("a",), ("b",), ("",)]  # of a development set
     assert report_of(texts, train_texts={("b",), ("",)}, texts=texts)["in_train"] == 1

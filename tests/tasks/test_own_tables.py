@@ -276,7 +276,7 @@ def test_tables_of_json(content, columns, values, tmp_path):
         ("a.csv", ["label,text", "a,Well, this is it", "b,Well, that was it"], ("text", "label"),
          "a.csv, line 2 ... --delimiter"),
         ("a.csv", ["a,Oh", "b,Well, that was it"], (1, 0), "a.csv, line 2 ... --delimiter"),
-        ("a.csv", ["Text;label", "a;x"], ("text",), "a.csv ... 'text' ... 'Text' ... semicolons"),
+        ("a.csv", ["Title;label", "a;x"], ("text",), "a.csv ... 'text' ... 'Title' ... semicolons"),
         ("a.csv", ["text;label", "a;x", *["b;y"] * 10, "c"], ("text", "label"),
          "a.csv, line 13 ... 1 ... 2 ... semicolons ... --delimiter"),
         ("a.jsonl", IN_OBJECTS, ("text.en", "label"), "a.jsonl ... 'label' ... 'label.name'"),
@@ -382,10 +382,16 @@ def test_labels_of_ones_own_files(name, lines, given, labels, read, tmp_path, to
          [(f"train-{n}", f"{'iti'[n % 3]} is it", "ab"[n // 3]) for n in range(6)]),
         ([("train.csv", "text,a,b", "t,1.,0.", "u,true,FALSE")], SEVERAL | {"label_column": "a,b"},
          (0, 0), [("train-1", "t", ["a"]), ("train-2", "u", ["a"])]),
+        ([("train.csv", 'text,a,"b,c"', "t, 1 ,", "u,,1")],
+         SEVERAL | {"header": True, "text_column": "0", "label_column": '1, "b,c"', "labels": None},
+         (0, 0), [("train-1", "t", ["a"]), ("train-2", "u", ["b,c"])]),
+        ([("train.csv", "Text,label", "one\rtwo,x", "three,y")], {}, (0, 0),
+         [("train-1", "one two", "x"), ("train-2", "three", "y")]),
     ],
     ids=[
         "names", "test", "quotes", "no content", "other labels", "others among several",
         "separators at ends", "marks of fastText", "words that begin texts", "a column",
+        "marks in columns", "carriage return",
     ],
 )  # fmt: skip
 def test_examples_of_ones_own_files(files, given, left_out, read, tmp_path, tokenizer):
@@ -578,7 +584,16 @@ def test_rows_that_people_rejected_are_a_warning(tmp_path, tokenizer, capsys):
         ([("train.tsv", *TEXTS_AS_LABELS, "no label\t")], NUMBERED | SEVERAL,
          "1 ... 11 ... 20 ... 'label 0'"),
         *(([("train.tsv", *labelled(label, '["b"]', mark="\t"))], {}, "train.tsv ... --multi_label")
-          for label in ('["a", "b"]', '[[0, 4, "PER"]]', "[]")),
+          for label in ('["a", "b"]', '[[0, 4, "PER"]]')),
+        ([("train.tsv", *labelled("[]", '["b"]', mark="\t"))], {}, "train.tsv, line 2"),
+        # Columns of 0 and 1, and vectors.
+        ([("train.csv", "text,a,b", "t,0,2", "u,1,0")], SEVERAL | {"label_column": "a,b"},
+         "train.csv, line 2 ... 'b' ... '2'"),
+        ([("train.csv", "text,a,b", "t,0,", "u,1,0")], SEVERAL | {"label_column": "a,b"},
+         "train.csv, line 2 ... 'b' ... ''"),
+        ([("train.jsonl", '{"text": "a \\ud83d", "label": "x"}')], {}, "train.jsonl, line 1"),
+        ([("train.tsv", *labelled("[0, 1, -1, 0]", "[1, 0, 0, 0]", mark="\t"))], SEVERAL,
+         "train.tsv ... 0 and 1 ... '-1'"),
         # A column that counts the rows holds no texts.
         *(([("train.csv", *(f"{i},text {i},{i % 2}" for i in counted))],
            NUMBERED | {"label_column": "2"}, "train.csv ... 0 ... --text_column")
@@ -685,6 +700,9 @@ def test_the_form_of_the_training_file_is_shown(tmp_path, tokenizer):
         (["2,25", "2", "3"], {}, None),
         (["1.25", "1", "2"], {}, "1.25 ... --regression"),
         (["1.25", "1.0", "x"], {}, None), (["1.0", "2.0"], {}, None),
+        (["non-toxic", "non\u2013toxic", "toxic"], {}, "'non-toxic' (1) ... 'non\u2013toxic' (1)"),
+        (["true", "1", "false"], {}, "'1' (1) ... 'true' (1)"), (["A", "A-", "A+"], {}, None),
+        (["a, b", "c", "nan"], {}, "'nan' ... --labels='\"a, b\",c' --skip_other_labels"),
     ],
 )  # fmt: skip
 def test_labels_that_may_be_mistakes(labels, given, warning, tmp_path, tokenizer, capsys):
@@ -867,7 +885,7 @@ def test_the_same_labels_for_all_texts_are_a_warning(logits, gold, what, tmp_pat
     assert what in found if what else found is None
 
 
-def test_scores_are_standardised_in_training(tmp_path):
+def test_scores_are_standardised_in_training(tmp_path, capsys):
     write(tmp_path, "train.tsv", *(f"text {label}\t{label}" for label in (100, 300)))
     row = row_of("0", "1", regression=True)
     scale = (200.0,), (100.0,)
@@ -885,6 +903,13 @@ def test_scores_are_standardised_in_training(tmp_path):
         theirs.assign(ours)
     scores = models[1](features)["logits"].numpy()
     np.testing.assert_allclose(scores, raw * 100 + 200, rtol=1e-5)
+    for far in (-999, 1e30):
+        write(tmp_path, "train.tsv", *(f"a\t{score}" for score in (3, 4.5, far, 2, far)))
+        glue.label_scale(row, str(tmp_path))
+        assert_says(capsys.readouterr().out, f"Warning ... train.tsv ... 2 ... {far:g}")
+    write(tmp_path, "train.tsv", *(f"a\t{score}" for score in (1, 2, 5, 20, 30)))
+    glue.label_scale(row, str(tmp_path))
+    assert not capsys.readouterr().out
     write(tmp_path, "train.tsv", "a\t5", "b\t5")
     assert glue.label_scale(row, str(tmp_path)) == ((5.0,), (1.0,))
 
