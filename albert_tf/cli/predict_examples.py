@@ -212,6 +212,8 @@ def _columns(lines, name, model, given, header, separator):
         columns = given
         if "text" not in given and _are_of_training(lines, name, model, of_training):
             header = model.of_training.get("header") if header is None else header
+            if header is None and [*map(str.strip, table.first)] == [*model.header]:
+                header = True
             columns, form = known | given, {"has_header": header, "delimiter": of_training}
     if columns and (given or columns is not named[-1]):
         _check_columns(columns, model, header)
@@ -241,7 +243,8 @@ def _of_table(lines, name, model, columns, copies, form):
         table = table._replace(is_own=False)
     table = table.take(sets[0], keep_blank=True)
     texts = [row.values[0].strip() for row in table.rows]
-    if len(table.first) > 1 and tables.are_labels(texts, model.labels):
+    is_number = isinstance(sets[0][0], int) and len(table.first) > 1
+    if is_number and tables.are_labels(texts, model.labels):
         raise UserError(f"{name}: {_shown(columns)} has labels of the model: give --text_column")
     yield from [None] * table.left_out
     for row in table.rows:
@@ -456,7 +459,7 @@ def _are_of_training(lines, name, model, separator):
             )
         return False
     label = str(model.of_training.get("label_column") or "")
-    numbers = [int(column) for column in label.split(",") if column.strip().isdecimal()]
+    numbers = [int(column) for column in tables.columns_in(label) if column.isdecimal()]
     # Perhaps the last row is cut.
     cells = [row[n] if n < len(row) else "" for row in rows[:-1] or rows for n in numbers]
     are_labels = sum(_may_be_label(cell, model.labels) for cell in cells) * 2 >= len(cells) > 0

@@ -179,7 +179,6 @@ class ClassificationTask(base.Task):
             return None
         import sklearn.metrics
 
-        split, outputs = only_labelled(split, outputs)
         gold, found = np.ravel(split.arrays["label_ids"]), base.classes(outputs["logits"])
         ids = range(len(self.labels))
         table = sklearn.metrics.classification_report(
@@ -261,6 +260,9 @@ class GlueData(base.DataSet):
         others = {"long_texts": long_texts, "windows": windows} if long_texts != "head" else {}
         row = dataclasses.asdict(self.row)
         del row["label_form"]  # which may be unknown where the same labels are read
+        del row["names"]
+        if names := glue.names_in_training(self.row, self.data_dir):
+            others["names"] = sorted(names.values())
         return {"task": row} | others
 
     def parts(self, split):

@@ -6,7 +6,6 @@ A row says which columns hold texts and labels; `read_examples` reads them.
 
 import collections
 import contextlib
-import csv
 import dataclasses
 import math
 import os
@@ -27,7 +26,7 @@ _MOST_SHOWN = 10  # labels in a message
 _FILES = {split: (f"{split}.tsv",) for split in split_files.SPLITS}
 _DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+")
 _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}([.,]\d{3})+")
-_FAR = 10  # a score may stand for a missing one if its distance from others exceeds their range so
+_FAR, _FEW_SCORES = 10, 4  # of scores that may stand for missing ones: distance, and values to tell
 _ENOUGH_ROWS = 20  # to tell a column of classes from one of texts
 
 
@@ -92,7 +91,8 @@ class GlueTask:
         normalize_labels: bool, whether the tokenizer normalizes labels too, as in the original; if
             not, they are only stripped.
         multi_label: bool, whether a text has any number of labels.
-        skip_other_labels: bool, whether rows with other labels than `labels` are left out.
+        skip_other_labels: bool, whether rows with other labels than `labels` are left out, or not
+            scored in a test file.
         label_form: label_lists.Form of several labels in the training file, which the other files
             have too; None if it is not known.
         server_file: str, name of the file that the GLUE server takes, if it is not the folder's.
@@ -151,7 +151,9 @@ class GlueTask:
         return self.server_file or f"{self.folder}.tsv"
 
     def is_label(self, text):
-        """Whether a text is a label of the task, or a number in regression."""
+        """Whether a text is what a column of labels holds."""
+        if self.multi_label and len(self.label) > 1:
+            return text in label_lists.BITS
         return math.isfinite(tables.number(text)) if self.is_regression else text in self.labels
 
     def text_of(self, split):
@@ -292,10 +294,9 @@ def tsv_task(given):
     Raises:
         UserError: options don't go together, or the training file is needed and unusable.
     """
-    label_columns = columns(given.label_column)
-    if given.multi_label or given.regression:
-        names = next(csv.reader([given.label_column or ""], skipinitialspace=True), [])
-        label_columns = columns(*map(str.strip, names))
+    are_several = given.multi_label or given.regression
+    names = tables.columns_in(given.label_column) if are_several else [given.label_column]
+    label_columns = columns(*names)
     labels = given.labels
     if given.multi_label and len(label_columns) > 1:
         labels = labels or label_columns
@@ -318,7 +319,7 @@ def tsv_task(given):
         skip_other_labels=given.skip_other_labels,
     )
     if given.data_dir and labels is label_columns:
-        names = headers.of_training(task, _input_files(task, given.data_dir))
+        names = names_in_training(task, given.data_dir)
         task = dataclasses.replace(
             task, labels=tuple(names.get(column, str(column)) for column in label_columns)
         )
@@ -429,6 +430,12 @@ def _input_files(task, data_dir):
     return paths
 
 
+def names_in_training(task, data_dir):
+    """The names in the training file of columns that a user gives by number: dict from number."""
+    names = headers.of_training(task, _input_files(task, data_dir)) if task.is_own else {}
+    return {column: names[column] for column in task.text + task.label if column in names}
+
+
 def read_examples(task, data_dir, split, tokenizer):
     """Reads the examples of a split, in the order of the file.
 
@@ -481,7 +488,7 @@ def read_examples(task, data_dir, split, tokenizer):
 def test_labels(task, table, normalize):
     """The labels of a user's own test file: list, None for rows without one that is known.
 
-    Rows with other labels are an error, so that no row has one, unless they may be skipped.
+    If a row has another label, no row counts as labelled, unless such rows are skipped.
     """
     none = [None] * len(table.rows)
     if not (task.is_own and task.label):
@@ -490,7 +497,9 @@ def test_labels(task, table, normalize):
         numbers = [*map(table.number_of, task.label)]
     except UserError:  # no column has this name
         return none
-    if max(numbers) >= min(len(row.cells) for row in table.rows):
+    names = {table.known[column] for column in task.label if column in table.known}
+    has_names = table.header is None or names <= {*table.header}
+    if not has_names or max(numbers) >= min(len(row.cells) for row in table.rows):
         return none
     cells = [[row.cells[n] for n in numbers] for row in table.rows]
     given = {label.strip() for labels in cells for label in labels}
@@ -500,9 +509,11 @@ def test_labels(task, table, normalize):
         pairs = zip(table.rows, cells, strict=True)
         rows = [row._replace(values=row.values + labels) for row, labels in pairs]
         found = labels_of(task, rows, normalize, skip_others=task.skip_other_labels)
-        if others := found.count(None):
-            print(f"test: {others} rows have other labels than --labels and are not scored")
-        label_lists.warn_if_all_alike(table.path, found)
+        known = [label for label in found if label is not None]
+        if len(known) < len(found):
+            others = f"{len(found) - len(known)} of {len(found)} rows"
+            print(f"test: {others} have other labels than --labels and are not scored")
+        label_lists.warn_if_all_alike(table.path, known)
         return found
     except UserError as error:
         print(f"The test set is not scored: {error}")
@@ -526,7 +537,7 @@ def read_rows(task, data_dir, split):
     has_header = headers.given_or_shared(task, paths, split)
     known = dict(zip(columns, () if task.is_own else task.names, strict=False))
     if split != "train":
-        known |= headers.of_training(task, paths)
+        known |= names_in_training(task, data_dir)
     form = {"delimiter": task.delimiter, "quoted_tabs": task.is_own}
     table = tables.open_table(path, columns, has_header=has_header, known=known, **form).take(
         columns,
@@ -536,7 +547,7 @@ def read_rows(task, data_dir, split):
     if task.is_own and split == "test" and len(table.first) > 1:  # Excel writes separators alone
         while len(table.rows) > 1 and not any(table.rows[-1].cells):
             table.rows.pop()
-    _check_texts(task, table)
+    _check_texts(task, table, split == "train")
     if task.is_own:
         _check_columns(columns, table)
         _check_seldom_separator(task, table)
@@ -563,16 +574,17 @@ def _check_columns(columns, table):
         )
 
 
-def _check_texts(task, table):
+def _check_texts(task, table, is_training):
     """Raises UserError if a column has no texts: it is empty, counts rows, or has lists or labels.
 
-    Some numbers may be missing, because rows were dropped.
+    Some numbers may be missing, because rows were dropped. A second text may be a label, as in
+    conversations, and be missing in a development or test set.
     """
     flags = ("--text_column", "--text_pair_column")
     for place, (column, flag) in enumerate(zip(task.text, flags, strict=False)):
         texts = [row.values[place].strip() for row in table.rows]
         numbers = [int(text) for text in texts if text.isdecimal() and len(text) < 10]
-        if not any(texts):
+        if not any(texts) and (place == 0 or is_training):
             fault = (
                 f"is empty in all rows, with {table.form}: separate columns by a single character, "
                 "such as a tab, or"
@@ -581,7 +593,7 @@ def _check_texts(task, table):
             fault = f"has lists, such as {reprlib.repr(texts[0])}: join each list to a text, or"
         elif len(numbers) == len(texts) > 2 and numbers == sorted({*numbers}):
             fault = "counts the rows:"
-        elif tables.are_labels(texts, task.labels or ()):
+        elif place == 0 and isinstance(column, int) and tables.are_labels(texts, task.labels or ()):
             fault = f"has labels, such as {texts[0]!r}:"
         else:
             continue
@@ -657,22 +669,26 @@ def label_scale(task, data_dir):
     for column in columns:
         if (score := _far_score(column)) is not None:
             print(
-                f"Warning: {table.path}: {column.count(score)} labels are {score:g}, far from all "
-                "others: leave these rows out if it stands for a missing score"
+                f"Warning: {table.path}: the score {score:g} of {column.count(score)} rows is far "
+                "from all others: leave these rows out if it stands for a missing one"
             )
     deviations = (statistics.pstdev(column) or 1.0 for column in columns)
     return tuple(map(statistics.fmean, columns)), tuple(deviations)
 
 
 def _far_score(scores):
-    """A score that is ten times as far from all others as these are from each other; or None."""
-    first, *others = sorted({*scores})
-    if len(others) < 2:
+    """A score of several rows that is far from all others; or None.
+
+    Its distance from the next one is ten times the range of the others.
+    """
+    values = sorted({*scores})
+    if len(values) <= _FEW_SCORES:
         return None
-    *inner, last = others
-    if inner[0] - first > _FAR * (last - inner[0]):
-        return first
-    return last if last - inner[-1] > _FAR * (inner[-1] - first) else None
+    for far, near, end in ((0, 1, -1), (-1, -2, 0)):
+        far, near, end = (values[place] for place in (far, near, end))
+        if scores.count(far) > 1 and abs(far - near) > _FAR * abs(near - end):
+            return far
+    return None
 
 
 def _have_decimal_commas(texts):

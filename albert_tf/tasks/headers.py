@@ -68,9 +68,10 @@ def of_training(task, paths):
         paths: dict from split to path.
 
     Returns:
-        dict from number to name; empty if the flags name the columns.
+        dict from number to name; empty without a header, or if the flags name all columns.
     """
-    if "train" not in paths or tables.names_in(task.text):  # paths are those of users' own files
+    columns = task.text + task.label
+    if "train" not in paths or len(tables.names_in(columns)) == len(columns):
         return {}
     with contextlib.suppress(UserError):  # the file may not be needed
         start = tables.first_lines(unpacking.lines(paths["train"]))

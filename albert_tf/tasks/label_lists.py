@@ -34,7 +34,7 @@ STAND_INS = {"", "-1"}  # for the labels of test files
 MISSING = {
     "nan", "-nan", "na", "#na", "n/a", "#n/a", "#nv", "<na>", "none", "nil", "null", "(null)",
     "\\n", "1.#ind", "-1.#ind", "1.#qnan", "-1.#qnan", "#n/a n/a", "-", "?",
-    "nat", "#value!", "#ref!", "#name?", "#div/0!",
+    "#value!", "#ref!", "#name?", "#div/0!",
 }  # fmt: skip
 _TRUTHS = {"true": "1", "false": "0"}
 _LONG = 2  # numbers; a longer list that repeats one is no list of ids
@@ -71,7 +71,7 @@ def find_form(cells, known=()):
             comma, space or similar; or a list as Python, NumPy and JSON write it, of labels or of
             0 and 1 for each class. An empty one has no label.
         known: sequence of str, all classes in the order of their ids, if they are known. A
-            separator is the one with the fewest labels that are not among them.
+            separator is the one by which most labels are among them, or occur again.
     """
     cells = [*map(_bare, cells)]
     filled = [cell for cell in cells if cell]
@@ -82,11 +82,13 @@ def find_form(cells, known=()):
     filled = [cell for cell in filled if _literal(cell) is None]
     occurring = [mark for mark in _ALWAYS if any(mark in cell for cell in filled)]
     occurring += [mark for mark in _PERHAPS if _separates(mark, filled)]
-    labels = {
-        mark: {label for labels in split(cells, Form(mark)) for label in labels}
-        for mark in [*occurring, *[""] * bool(known or not occurring)]
-    }
-    best = min(labels, key=lambda mark: len(labels[mark] - {*known}))
+
+    def share(mark):  # of unknown labels, or of different ones
+        labels = [label for labels in split(cells, Form(mark)) for label in labels]
+        others = [x for x in labels if x not in known] if known else {*labels}
+        return len(others) / max(len(labels), 1)
+
+    best = min([*occurring, *[""] * bool(known or not occurring)], key=share)
     lists = _lists(cells, best)
     is_one_hot = best and all(len(items) > 1 for items in lists) and _are_one_hot(lists)
     return Form(best, bool(is_one_hot))
@@ -129,9 +131,9 @@ def _bare(cell):
     return call[1] if call else cell
 
 
-def is_joined(label, labels):
-    """Whether a label consists of several others, a set of str, with a separator between them."""
-    parts = [split([label], Form(mark))[0] for mark in _ALWAYS + _PERHAPS]
+def is_joined(label, labels, marks=_ALWAYS + _PERHAPS):
+    """Whether a label consists of several others, a set of str, with one of `marks` between."""
+    parts = [split([label], Form(mark))[0] for mark in marks]
     if label[:1] + label[-1:] == _LIST:
         with contextlib.suppress(UserError):
             parts.append(items_of(label))
@@ -253,7 +255,10 @@ def _of_one_hot(lists, known):
     names = known or [str(number) for number in range(count)]
     other = next((item for items in lists for item in items if item not in BITS), None)
     if other is not None:
-        raise UserError(f"the labels are lists of 0 and 1. Received: {reprlib.repr(other)}")
+        raise UserError(
+            "lists in which a number repeats have 0 or 1 for each label. Received: "
+            f"{other!r}: correct it, or write each label once"
+        )
     if {*map(len, lists)} - {0, len(names)}:
         raise UserError(
             f"lists of 0 and 1 with {count} entries need as many --labels, not {len(names)}"
@@ -281,7 +286,7 @@ def doubts(counts, multi_label=False, form=None, is_of_words=False):
     for label, count in counts.items():
         seen = "".join(c for c in label if unicodedata.category(c) != "Cf")
         usual = unicodedata.normalize("NFKC", seen).casefold().strip()
-        usual = re.sub(r"(?<=\w)[-_\s\u2010-\u2015]+(?=\w)", " ", usual)
+        usual = re.sub(r"(?<=[^\W\d_])[-_\s\u2010-\u2015]+(?=[^\W\d_])", " ", usual)
         spelt[_TRUTHS.get(usual, usual)].append(f"{label!r} ({count})")
     for alike in spelt.values():
         if len(alike) > 1:
@@ -298,7 +303,8 @@ def doubts(counts, multi_label=False, form=None, is_of_words=False):
         yield f"the label {label!r} of {counts[label]} {unit} may stand for a missing one: {remedy}"
     if is_of_words:
         return
-    several = next((label for label in counts if is_joined(label, {*counts})), None)
+    marks = _ALWAYS + (() if multi_label else _PERHAPS)
+    several = next((label for label in counts if is_joined(label, {*counts}, marks)), None)
     if several:
         remedy = "if a text has several, give --multi_label"
         if multi_label:

@@ -118,6 +118,20 @@ def parse_delimiter(text):
     return separator
 
 
+def columns_in(text):
+    """The columns in a flag, with commas between them: list of str.
+
+    A name with a comma stands in quotes.
+
+    Args:
+        text: str or None.
+    """
+    found = (text or "").split(",")
+    if '"' in (text or ""):
+        found = next(csv.reader([text], skipinitialspace=True), [])
+    return [column.strip() for column in found if column.strip()]
+
+
 def column_of(given):
     """Converts a column from a flag: a number from 0 to int; a name, or None, stays."""
     return int(given) if isinstance(given, str) and given.isdecimal() else given
@@ -347,6 +361,8 @@ class Table(NamedTuple):
             if len(cells) >= width:
                 found.append(Row(*row[:3], cells, [cells[n] for n in numbers]))
                 for n in numbers:
+                    if not self.form.separator:
+                        check_json(self.header[n], cells[n], row.place)
                     if isinstance(cells[n], _Object):
                         raise UserError(
                             f"{row.place}: {self.header[n]!r} is an object, but a text in other "
@@ -403,8 +419,8 @@ def open_table(
     content = content.removeprefix(codecs.BOM_UTF8)
     if not content.strip():
         raise UserError(f"{path} is empty; it needs one example per line")
-    if b"\n" not in content.rstrip():  # lines of old spreadsheets end in a carriage return
-        content = content.rstrip().replace(b"\r", b"\n")
+    if b"\n" not in content.rstrip(b"\r\n"):  # lines of old spreadsheets end in carriage returns
+        content = content.rstrip(b"\r\n").replace(b"\r", b"\n")
     if quoted_tabs:  # files of Excel that were joined have such marks between them
         content = re.sub(rb"^" + codecs.BOM_UTF8, b"", content, flags=re.MULTILINE)
     content = _without_comments(content, any_of)
@@ -517,18 +533,18 @@ def may_be_names(cells, others):
 
 
 def _usual(name):
-    """A name without its case, its kind of accents, and line ends, which people do not see."""
+    """A name without its case, its Unicode form, and line ends, which people do not see."""
     return " ".join(unicodedata.normalize("NFKC", name).casefold().split())
 
 
 def names_of(header):
-    """The names of columns: dict from number to name, without names that two columns have.
+    """The names of columns: dict from number to name, without empty ones and those of two columns.
 
     Args:
         header: sequence of str, or None.
     """
     header = [] if header is None or is_numbering(header) else header
-    return {number: name for number, name in enumerate(header) if header.count(name) == 1}
+    return {n: name for n, name in enumerate(header) if name and header.count(name) == 1}
 
 
 def number_of(column, header, path, form=None, known=types.MappingProxyType({})):
@@ -540,23 +556,15 @@ def number_of(column, header, path, form=None, known=types.MappingProxyType({}))
         path: str, for messages.
         form: Form, how the file is read, for messages.
         known: dict from number to name: columns given by number are those with these names, if the
-            header has them.
+            header has them. A number beyond the columns, such as 2019, may be a name.
 
     Raises:
-        UserError: no column has this name, or two have; or a number is also the name of another
-            column.
+        UserError: no column has this name, or two have.
     """
     if isinstance(column, int):
-        name = known.get(column, str(column))
-        if header is None or is_numbering(header) or header.count(name) != 1:
-            return column
-        place = header.index(name)
-        if column not in known and place != column and column < len(header):
-            raise UserError(
-                f"{path}: column {column} may be {header[column]!r}, which has this number, or the "
-                f"one that is named {name!r}: rename the columns"
-            )
-        return place
+        names = header or []
+        name = known.get(column, str(column) if column >= len(names) else None)
+        return names.index(name) if names.count(name) == 1 else column
     alike = [number for number, name in enumerate(header) if _usual(name) == _usual(column)]
     if column not in header and len(alike) == 1:
         return alike[0]
@@ -577,7 +585,6 @@ def _objects(content, path):
     for number, row, cells in found:
         inner = {key for key, value in row.items() if isinstance(value, dict)} - {*cells}
         texts = [_Object() if key in inner else cell(cells.get(key)) for key in keys]
-        check_json("text", " ".join(texts), f"{path}, line {number}")
         table.append((number, texts if row else []))
     return [(0, keys), *table]
 
@@ -720,7 +727,7 @@ def rows(lines, name, form, is_strict=True):
             text = text.replace("\r", "").removesuffix("\n")
             yield number, text.split(form.separator) if text else []
         return
-    texts = (re.sub(r"\r(?!\n)", " ", text) for text in texts)  # csv refuses them outside quotes
+    texts = (re.sub(r"\r(?!\r*\n)", " ", text) for text in texts)  # csv refuses them outside quotes
     if form.has_hint:
         next(texts)
     number = first = 1 + form.has_hint

@@ -383,7 +383,7 @@ def test_labels_of_ones_own_files(name, lines, given, labels, read, tmp_path, to
         ([("train.csv", "text,a,b", "t,1.,0.", "u,true,FALSE")], SEVERAL | {"label_column": "a,b"},
          (0, 0), [("train-1", "t", ["a"]), ("train-2", "u", ["a"])]),
         ([("train.csv", 'text,a,"b,c"', "t, 1 ,", "u,,1")],
-         SEVERAL | {"header": True, "text_column": "0", "label_column": '1, "b,c"', "labels": None},
+         SEVERAL | {"header": True, "text_column": "0", "label_column": '1, "b,c"'},
          (0, 0), [("train-1", "t", ["a"]), ("train-2", "u", ["b,c"])]),
         ([("train.csv", "Text,label", "one\rtwo,x", "three,y")], {}, (0, 0),
          [("train-1", "one two", "x"), ("train-2", "three", "y")]),
@@ -453,6 +453,12 @@ def test_blank_rows_keep_their_place_in_the_test_file(header, tokenizer, tmp_pat
         (["text,label", "a,x", "b,y"], ["text,id", "c,1"], {"label_column": "label"}, ["c"]),
         (["a,x", "b,y"], ["text", "dull", "good"], {"header": False}, ["text", "dull", "good"]),
         (["0,1", "a,x", "b,y"], ["0,1", "bad,x", "good,y"], {}, ["bad", "good"]),
+        (
+            ["text,toxic,rude", "a,0,1", "b,1,0"],
+            ["text,toxic,rude", "d,0,1"],
+            SEVERAL | {"label_column": "1,2", "labels": None, "skip_other_labels": False},
+            ["d"],
+        ),
         # The names of the training file count, wherever the columns are.
         (
             ["text,label", "a,x", "b,y"],
@@ -593,7 +599,7 @@ def test_rows_that_people_rejected_are_a_warning(tmp_path, tokenizer, capsys):
          "train.csv, line 2 ... 'b' ... ''"),
         ([("train.jsonl", '{"text": "a \\ud83d", "label": "x"}')], {}, "train.jsonl, line 1"),
         ([("train.tsv", *labelled("[0, 1, -1, 0]", "[1, 0, 0, 0]", mark="\t"))], SEVERAL,
-         "train.tsv ... 0 and 1 ... '-1'"),
+         "train.tsv ... '-1'"),
         # A column that counts the rows holds no texts.
         *(([("train.csv", *(f"{i},text {i},{i % 2}" for i in counted))],
            NUMBERED | {"label_column": "2"}, "train.csv ... 0 ... --text_column")
@@ -602,15 +608,13 @@ def test_rows_that_people_rejected_are_a_warning(tmp_path, tokenizer, capsys):
         *(([("train.csv", "a,x", "b,y"), ("test.csv", *test)], NUMBERED | {"labels": ["x", "y"]},
            "test.csv, line 1 ... --header ... --noheader")
           for test in (["text,label", "a,x", "b,y"], ["text,label", "a,", "b,"])),
-        # Columns that have no texts, are read twice, or have numbers as names.
+        # Columns that have no texts, or are read twice.
         ([("train.csv", "text,pair,label", "a,,x", "b,,y")], {"text_pair_column": "pair"},
          "train.csv ... 'pair' ... --text_pair_column"),
         ([("train.csv", "text,label", "a,x", "b,y")], {"text_pair_column": "0"},
          "train.csv ... 'text' and 0"),
-        ([("dev.csv", "text,label", "x,a", "y,b", "x,c")], {"labels": ["x", "y"]},
-         "dev.csv ... 'text' ... 'x' ... --text_column"),
-        ([("train.csv", "id,text,1,2", "0,a,x,u", "1,b,y,v")], {"label_column": "2"},
-         "train.csv ... 2 ... '1' ... '2'"),
+        ([("dev.csv", "x,a", "y,b", "x,c")], NUMBERED | {"labels": ["x", "y"]},
+         "dev.csv ... 0 ... 'x' ... --text_column"),
         # Separators that are longer, or stand in labels.
         *(([("train.csv", f"bad{mark}a", f"good{mark}b")], FIRST,
            f"train.csv ... 1 ... {name} ... --text_column")
@@ -701,6 +705,7 @@ def test_the_form_of_the_training_file_is_shown(tmp_path, tokenizer):
         (["1.25", "1", "2"], {}, "1.25 ... --regression"),
         (["1.25", "1.0", "x"], {}, None), (["1.0", "2.0"], {}, None),
         (["non-toxic", "non\u2013toxic", "toxic"], {}, "'non-toxic' (1) ... 'non\u2013toxic' (1)"),
+        (["1-2", "1 2", "nat"], {}, None), (["new york", "new", "york,new"], SEVERAL, None),
         (["true", "1", "false"], {}, "'1' (1) ... 'true' (1)"), (["A", "A-", "A+"], {}, None),
         (["a, b", "c", "nan"], {}, "'nan' ... --labels='\"a, b\",c' --skip_other_labels"),
     ],
@@ -775,6 +780,8 @@ KNOWN = ("Food, drink", "Sport")
         (['{"choices":["a","b"]}', "a", "b"], (), [["a", "b"], ["a"], ["b"]]),  # of Label Studio
         # A few lists, or another separator, among labels.
         (["['a', 'b']", "b", "a", "a,c"], (), [["a", "b"], ["b"], ["a"], ["a", "c"]]),
+        (["a, b|c|d", "c", "d|a, b"], (), [["a, b", "c", "d"], ["c"], ["d", "a, b"]]),
+        (["b;a", "a;tag7;tag12", "b"], ("a", "b"), [["b", "a"], ["a", "tag7", "tag12"], ["b"]]),
         (["a,b", "b,c", "c,a", "[none]", "b;c"], (),
          [["a", "b"], ["b", "c"], ["c", "a"], ["[none]"], ["b;c"]]),
         # Lists of JSON, NumPy and pandas.
@@ -904,10 +911,10 @@ def test_scores_are_standardised_in_training(tmp_path, capsys):
     scores = models[1](features)["logits"].numpy()
     np.testing.assert_allclose(scores, raw * 100 + 200, rtol=1e-5)
     for far in (-999, 1e30):
-        write(tmp_path, "train.tsv", *(f"a\t{score}" for score in (3, 4.5, far, 2, far)))
+        write(tmp_path, "train.tsv", *(f"a\t{score}" for score in (3, 4.5, 1, far, 2, far)))
         glue.label_scale(row, str(tmp_path))
         assert_says(capsys.readouterr().out, f"Warning ... train.tsv ... 2 ... {far:g}")
-    write(tmp_path, "train.tsv", *(f"a\t{score}" for score in (1, 2, 5, 20, 30)))
+    write(tmp_path, "train.tsv", *(f"a\t{score}" for score in (1, 2, 3, 4, 5, 6, 9000)))
     glue.label_scale(row, str(tmp_path))
     assert not capsys.readouterr().out
     write(tmp_path, "train.tsv", "a\t5", "b\t5")
