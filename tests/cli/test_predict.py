@@ -390,6 +390,8 @@ ASKED = {"question": "Who?", "context": "It."}, {"id": "7"}
           for options in ("xy", "xyz")]),
         ('{"tokens": ["Anna", "lives"], "id": 7}\n{"words": ["a"]}\n{"text": ["b"]}', WORDS,
          [({"text": ["Anna", "lives"]}, {"id": 7}), ({"text": ["a"]}, {}), ({"text": ["b"]}, {})]),
+        ('{"tokens": ["Anna", 5]}\n{"tokens": []}', WORDS,
+         [({"text": ["Anna", "5"]}, {}), ({"text": []}, {})]),
         # Some lines have the keys of the training, and others are texts.
         ('{"Review": "a"}\nb\n', model_of("text", of_training={"text_column": "Review"}),
          [({"text": "a"}, {}), ({"text": "b"}, {})]),
