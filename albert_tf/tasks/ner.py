@@ -50,6 +50,9 @@ _LIST = re.compile(r"\[.*\]", re.DOTALL)
 # Words with a language, as `en:Ulm` of WikiANN, or a place in a word, as `科0` of Weibo NER.
 _MARKED = (re.compile(r"[a-z-]+:.+"), re.compile(r".\d"))
 _LABELLED = re.compile(r".+/[^/]+"), re.compile(r".+\|[^|]+")  # words such as dog/NN or dog|NN
+# The start of a comment, which may have the names of columns, as in CoNLL-U Plus. A tab after #
+# ends the name of a column.
+_COMMENT = re.compile(r"#+(?!\t)\s*(?:global\.columns\s*=\s*)?")
 _PART_OF_INDEX = re.compile(r"\d+[-.]\d+")
 
 
@@ -191,13 +194,12 @@ def read_words(path, columns=RECOGNISED, labels=(), header=()):
             missing; the message names the line.
     """
     lines, places, columns, of_table = _lines(path, columns)
-    rows = [(n, columns_of(line)) for n, line in enumerate(lines, start=1)]
-    rows = [(n, _is_word(cells) and cells) for n, cells in rows]
+    rows = [(n, _cells_of(line)) for n, line in enumerate(lines, start=1)]
     columns, names, divides = _read_header(path, lines, rows, columns, header)
     is_comment = _comments(lines, [row for row in rows if row[1]], labels)
     kept = [row for row in rows if of_table is not None or not (row[1] and is_comment(*row))]
     left_out = len(rows) - len(kept)
-    kept = _divided(kept, [n for n in divides if n not in columns])
+    kept = _divided(path, kept, [n for n in divides if n not in columns])
     groups = itertools.groupby(kept, key=lambda row: bool(row[1]))
     groups = [list(group) for is_words, group in groups if is_words]
     left_out += sum(map(len, groups))
@@ -319,7 +321,7 @@ def _of_objects(table, columns):
 
 
 def _read_header(path, lines, rows, columns, known):
-    """Reads the first line of a file that names the columns, and makes it blank.
+    """Reads the line before the words that names the columns, and makes it blank.
 
     Args:
         path: str.
@@ -332,42 +334,54 @@ def _read_header(path, lines, rows, columns, known):
         (Columns by number; list of str, the names, empty without a header; list of int, columns
         that divide sentences).
     """
-    first = next((place for place, (_, cells) in enumerate(rows) if cells), None)
-    if first is None:
-        return columns, [], []
-    number, cells = rows[first]
-    names = [cell.strip() for cell in cells]
     widths = {len(cells) for _, cells in rows if cells and not cells[0].startswith("#")}
-    is_csv = path.endswith(".csv")
-    named = RECOGNISED
-    if not tables.names_in(columns) and (is_csv or len(widths) == 1 or "\t" in lines[number - 1]):
-        named = _named_in(names, known)
-    if columns == RECOGNISED:
-        columns = named
-    if tables.names_in([*columns, *named]):
-        lines[number - 1] = ""
-        del rows[first]
-        divides = [n for n, name in enumerate(names) if _DIVIDES.fullmatch(name)]
-        given = (c if c is None else tables.number_of(c, names, path) for c in columns)
-        return Columns(*given), names, divides
-    return columns, [], [n for n, c in enumerate(names) if is_csv and _NUMBERED.fullmatch(c)]
+    is_csv, given, cells = path.endswith(".csv"), tables.names_in(columns), []
+    for place, (number, cells) in enumerate(rows):
+        line = lines[number - 1]
+        comment = _COMMENT.match(line) if widths else None
+        names = [name.strip() for name in columns_of(line[comment.end() if comment else 0 :])]
+        named = columns if given else _named_in(names, known)
+        is_header = given or is_csv or len(widths) == 1 or "\t" in line
+        if comment:
+            is_header = len(names) in widths and "=" not in names and {*given} <= {*names}
+        if cells and is_header and tables.names_in(named):
+            lines[number - 1] = ""
+            del rows[place]
+            found = named if columns == RECOGNISED else columns
+            found = (c if c is None else tables.number_of(c, names, path) for c in found)
+            divides = [n for n, name in enumerate(names) if _DIVIDES.fullmatch(name)]
+            return Columns(*found), names, divides
+        if cells and not comment:
+            break
+    return columns, [], [n for n, cell in enumerate(cells) if is_csv and _NUMBERED.fullmatch(cell)]
 
 
-def _divided(rows, columns):
-    """Rows with a blank one wherever columns that number or name sentences change."""
-    last = ()
+def _divided(path, rows, columns):
+    """Rows with a blank one wherever columns that number or name sentences change.
+
+    Raises:
+        UserError: most sentences have one word, and some come again: rows were shuffled.
+    """
+    last, starts = (), []
     for number, cells in rows:
         now = [cells[n] if cells and n < len(cells) else "" for n in columns]
         now = tuple(new or old for new, old in itertools.zip_longest(now, last, fillvalue=""))
         if any(last) and now != last:
+            starts.append(now)
             yield number, False
         last = now
         yield number, cells
+    if len({*starts}) < len(starts) > len(rows) / 2:
+        raise UserError(
+            f"{path}: the words of a sentence do not stand together, such as those of "
+            f"{', '.join(starts[-1])!r}: sort the rows by sentences, with the words in their order"
+        )
 
 
-def _is_word(cells):
-    """Whether columns are neither of a blank line nor of the start of a document."""
-    return any(cell.strip(" ") for cell in cells) and not cells[0].startswith(DOCUMENT_START)
+def _cells_of(line):
+    """The columns of a line, none of a blank line or the start of a document: list of str."""
+    cells = columns_of(line)
+    return cells if "".join(cells).strip(" ") and not cells[0].startswith(DOCUMENT_START) else []
 
 
 def _named_in(names, known):

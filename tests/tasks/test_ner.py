@@ -250,6 +250,17 @@ FORMS = [  # name, content, columns of word and label, number of comments, sente
     ("a.conll", "#id\t1\nis\tV\n\n#id\t2\nit\tN\n", (), 2, ["is/V", "it/N"]),
     ("a.conll", "#begin document\na O\nb B-PER\n#end document\n", (), 2, ["a/O b/B-PER"]),
     ("a.conll", "# sent_id = 1\na b c O\n#newdoc id = 1\n", (), 2, ["a/O"]),
+    # Comments before a header, or with it.
+    *(("a.conll", "# my corpus\nword\ttag\nAnna\tB\nin\tO\n\nUlm\tB\n", columns, 1, ANNA)
+      for columns in ((), ("word", "tag"))),
+    ("a.conll", "# sentence tokens and word tags\nAnna B\nin O\n\nUlm B\n", (), 1, ANNA),
+    *(("a.conll", "# word tag\nAnna B\nin O\n\nUlm B\n", columns, 0, ANNA)
+      for columns in ((), ("word", "tag"))),
+    ("a.conll", "# word tag\nAnna x B\nin x O\n\nUlm x B\n", (), 1, ANNA),
+    ("a.conll", "# text = word tag\nAnna x x B\nin x x O\n\nUlm x x B\n", (), 1, ANNA),
+    ("a.conllu", "# global.columns = ID FORM NER MISC\n# id = 1\n1\tAnna\tB\t_\n2\tin\tO\t_\n\n"
+     "1\tUlm\tB\t_\n", (), 1, ANNA),
+    ("a.tsv", "#\tword\ttag\n1\tAnna\tB\n2\tin\tO\n\n1\tUlm\tB\n", (), 0, ANNA),
     # What divides sentences.
     ("a.tsv", "sent_id\tword\ttag\n1\tAnna\tB\n1\tin\tO\n2\tUlm\tB\n", (), 0, ANNA),
     ("a.csv", "sentence_idx,word,tag\n1,Anna,B\n1,in,O\n2,Ulm,B\n", (), 0, ANNA),
@@ -449,6 +460,7 @@ def test_a_warning_of_numbers_for_labels(written, tags, warns, capsys):
         ("a.jsonl", '{"tokens": "EU x", "tags": ["O"]}', (), "line 1 ... EU x"),
         ("a.jsonl", '{"text": "EU x", "label": [[0, 2, "ORG"]]}', (), "text, label ... lists"),
         ("a.jsonl", '{"tokens": ["EU"]}', (), "line 1"),
+        ("a.csv", "sent_id,word,tag\n1,a,O\n2,b,O\n1,c,O\n2,d,O\n1,e,O\n", (), "'1'"),
         ("a.jsonl", '{"tokens": "[EU]", "tags": ["O"]}', (), "line 1"),
         ("a.jsonl", '{"tokens": ["EU", null], "tags": ["O", "O"]}', (), "line 1 ... null"),
         ("a.jsonl", '{"tokens": ["EU", ""]}', (), "line 1"),
