@@ -461,6 +461,7 @@ def test_a_warning_of_a_header_that_would_be_predicted(content, warns, capsys):
         ("in.csv", "id,tokens\n0,['Anna' 'Meyer']\n1,[lives]\n", ["Anna Meyer", "lives"]),
         ("in.txt", "Anna NOUN\nlives VERB\n\n. .\n", ["Anna lives", "."]),
         ("in.txt", "in\to\nUlm\tb-loc\n", ["in Ulm"]),
+        ("in.txt", "In (LOC*\nUlm *)\nis *\n", ["In Ulm is"]),
         ("in.txt", "Ulm B-LOC\nis O\n" * 9 + "New York O\n", ["Ulm is " * 9 + "New"]),
         ("in.txt", "It is Anna .\nShe lives here .\n", None),
         ("in.txt", "It is a NOUN\n", None),
