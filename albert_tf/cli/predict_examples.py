@@ -600,6 +600,8 @@ def parts_of(example, model, place):
             left_out = {key, *model.outputs}
             others = {name: value for name, value in example.items() if name not in left_out}
             example = {"text": example[key]} | others
+    if model.is_of_words and isinstance(example.get("text"), list):  # a number is a word too
+        example["text"] = [str(x) if isinstance(x, int | float) else x for x in example["text"]]
     if "context" in model.inputs:  # the gold answer is not copied over the predicted one
         example.pop("answer", None)
     for name, value in example.items():
@@ -625,7 +627,7 @@ def _check_input(name, value, model, place):
     if name == "options" and not model.fewest <= len(texts) <= count:
         expected = f"{model.fewest} to {count}" if model.fewest < count else count
         raise UserError(f"{place}: {expected} options are expected. Received: {len(texts)}")
-    may_be_empty = name in (*model.may_be_empty, *model.optional)
+    may_be_empty = value == [] or name in (*model.may_be_empty, *model.optional)
     if not may_be_empty and is_blank("".join(texts)):  # RACE has empty options
         raise UserError(f"{place}: {name} has no visible character: write one. Received: {value!r}")
 

@@ -295,6 +295,8 @@ def doubts(counts, multi_label=False, form=None, is_of_words=False):
     is_scale = {*values} == {-value for value in values}  # such as -1, 0, 1
     stand_ins = set() if is_scale else {-1, -100}
     missing = [x for x in counts if x.casefold() in MISSING or tables.number(x) in stand_ins]
+    if is_of_words and counts:  # most words are in no span, for which - or none may stand too
+        missing = [x for x in missing if x != max(counts, key=counts.get) or tables.number(x) < 0]
     unit, remedy = "words", "correct it, or leave these words out"
     if not is_of_words:
         others = resolve.as_flag("labels", [label for label in counts if label not in missing])

@@ -11,6 +11,7 @@ import contextlib
 import dataclasses
 import functools
 import itertools
+import math
 import os
 import re
 import reprlib
@@ -50,7 +51,10 @@ _LIST = re.compile(r"\[.*\]", re.DOTALL)
 # Words with a language, as `en:Ulm` of WikiANN, or a place in a word, as `科0` of Weibo NER.
 _MARKED = (re.compile(r"[a-z-]+:.+"), re.compile(r".\d"))
 _LABELLED = re.compile(r".+/[^/]+"), re.compile(r".+\|[^|]+")  # words such as dog/NN or dog|NN
-_PART_OF_INDEX = re.compile(r"\d+[-.]\d+")
+# The start of a comment, which may have the names of columns, as in CoNLL-U Plus. A tab after #
+# ends the name of a column.
+_COMMENT = re.compile(r"#+(?!\t)\s*(?:global\.columns\s*=\s*)?")
+_INDEX = re.compile(r"\d+([-.]\d+)?")  # the last of a word of CoNLL-U that is no word of its own
 
 
 # === Files ===
@@ -111,9 +115,19 @@ class Sentences(list):
         return [columns_of(self.lines[word.line - 1]) for word in self.words]
 
     @property
+    def labels(self):
+        """The label of each word: list of str."""
+        return [word.label for word in self.words]
+
+    @property
     def has_labels(self):
         """Whether the words have labels: all of them, or none."""
-        return any(word.label for word in self.words)
+        return any(self.labels)
+
+    def relabel(self, labels):
+        """Gives the words other labels, an iterator of str."""
+        for words in self:
+            words[:] = [word._replace(label=next(labels)) for word in words]
 
 
 def input_file(data_dir, split, needed=None):
@@ -122,13 +136,14 @@ def input_file(data_dir, split, needed=None):
     return split_files.find(data_dir, split, *groups, needed=needed)
 
 
-def read(path, labels=None, needs_labels=True, columns=RECOGNISED, header=()):
+def read(path, labels=(), needs_labels=True, columns=RECOGNISED, header=()):
     """Reads a file.
 
     Args:
         path: str, in UTF-8.
-        labels: sequence of str, the labels of the model; None to allow any.
-        needs_labels: bool; if False, the file may have no labels at all.
+        labels: sequence of str, the labels of the model; empty to allow any.
+        needs_labels: bool; if False, the file may have no labels at all, or unusable ones: then a
+            line says why, and the words have none.
         columns: Columns.
         header: sequence of str, as of `read_words`.
 
@@ -136,42 +151,63 @@ def read(path, labels=None, needs_labels=True, columns=RECOGNISED, header=()):
         Sentences.
 
     Raises:
-        UserError: as `read_words`; or a label is missing, does not fit the others or is unknown.
+        UserError: as `read_words`; a line holds several words; or a label is missing, does not fit
+            the others or is unknown.
     """
-    sentences = read_words(path, columns, labels or (), header)
-    found = {word.label for word in sentences.words}
-    if not needs_labels and len(found) == 1 and found <= {"", "_", "-"} - {*(labels or ())}:
-        for words in sentences:
-            words[:] = [word._replace(label="") for word in words]
-        return sentences
-    _check_labels(sentences, columns, labels is None)
-    if columns.word is None:
-        _check_words(sentences)
-    if "*" not in (labels or ()) and tag_schemes.have_brackets(w.label for w in sentences.words):
+    sentences = read_words(path, columns, labels, header)
+    _check_words(sentences, columns, labels)
+    found = {*sentences.labels}
+    has_none = not needs_labels and len(found) == 1 and found <= {"", "_", "-"} - {*labels}
+    try:
+        if not has_none:
+            _read_labels(sentences, labels, columns)
+            return sentences
+    except UserError as error:
+        if needs_labels:
+            raise
+        print(f"The test set is not scored: {error}")
+    sentences.relabel(itertools.repeat(""))
+    return sentences
+
+
+def _read_labels(sentences, labels, columns):
+    """Reads brackets as labels of BIO, and spellings such as 1.0 as those that are known.
+
+    Args:
+        sentences: Sentences.
+        labels: sequence of str, as of `read`.
+        columns: Columns, those given.
+
+    Raises:
+        UserError: a label is missing, does not fit the others or is unknown.
+    """
+    if not labels and columns.label is None:
+        _check_label_column(sentences)
+    if "*" not in labels and tag_schemes.have_brackets(sentences.labels):
+        found = []
         for words in sentences:
             with about(words[0].place):
-                found = [*tag_schemes.of_brackets(word.label for word in words)]
-            words[:] = [w._replace(label=label) for w, label in zip(words, found, strict=True)]
-    places = {}
-    for word in sentences.words:
-        places.setdefault(word.label, word.place)
+                found += tag_schemes.of_brackets(word.label for word in words)
+        sentences.relabel(iter(found))
+    same = tables.spellings({*sentences.labels}, labels)
+    sentences.relabel(same.get(label, label) for label in sentences.labels)
+    places = {word.label: word.place for word in reversed(sentences.words)}  # the first ones
     if "" in places:
-        raise UserError(
-            f"{places['']}: the label is missing. In lists, write as many labels as words; else a "
-            "line is a word and its label, with a tab or a space between them and no tab at its "
-            "end. A file with commas has a name with .csv"
+        remedy = (
+            "Lists have as many labels as words. Else a line is a word and its label, with a tab "
+            "or a space between them and no tab at its end; a file with commas is named .csv"
         )
-    if labels is None:
-        with about(path):
-            tag_schemes.find(places)
-        return sentences
-    for label, place in places.items():
-        if label not in labels:
+        if sentences.header and len(places) == 1:
+            remedy = f"There are {', '.join(sentences.header)}: give another --label_column"
+        raise UserError(f"{places['']}: the label is missing. {remedy}")
+    for word in sentences.words:
+        if labels and word.label not in labels:
             raise UserError(
-                f"{place}: unknown label {reprlib.repr(label)}; known are {', '.join(labels)}. "
-                "Correct it, or give the labels of all files as --labels"
+                f"{word.place}: unknown label {reprlib.repr(word.label)}; known are "
+                f"{', '.join(labels)}. Correct it, or give the labels of all files as --labels"
             )
-    return sentences
+    with about(sentences.path):
+        tag_schemes.check_ends(places, tag_schemes.find(labels or places))
 
 
 def read_words(path, columns=RECOGNISED, labels=(), header=()):
@@ -191,13 +227,12 @@ def read_words(path, columns=RECOGNISED, labels=(), header=()):
             missing; the message names the line.
     """
     lines, places, columns, of_table = _lines(path, columns)
-    rows = [(n, columns_of(line)) for n, line in enumerate(lines, start=1)]
-    rows = [(n, _is_word(cells) and cells) for n, cells in rows]
+    rows = [(n, _cells_of(line)) for n, line in enumerate(lines, start=1)]
     columns, names, divides = _read_header(path, lines, rows, columns, header)
     is_comment = _comments(lines, [row for row in rows if row[1]], labels)
     kept = [row for row in rows if of_table is not None or not (row[1] and is_comment(*row))]
     left_out = len(rows) - len(kept)
-    kept = _divided(kept, [n for n in divides if n not in columns])
+    kept = _divided(path, kept, [n for n in divides if n not in columns])
     groups = itertools.groupby(kept, key=lambda row: bool(row[1]))
     groups = [list(group) for is_words, group in groups if is_words]
     left_out += sum(map(len, groups))
@@ -225,9 +260,7 @@ def _lines(path, columns):
     content = unpacking.read(path)
     is_json = path.endswith((".json", ".jsonl", ".txt")) and tables.is_json(content, path)
     if not (is_json or path.endswith(".csv")):
-        lines = re.split(rb"\r\n|\r|\n", content)
-        if not lines[-1]:  # nothing follows the last line end
-            lines.pop()
+        lines = content.splitlines()  # of bytes, it knows only the line ends of ASCII
         places = [f"{path}, line {n}" for n in range(1, len(lines) + 1)]
         return _unquoted([*map(decode, lines, places)]), places, columns, None
     table = tables.open_table(path, (0,), has_header=False).take((0,), keep_blank=True)
@@ -299,16 +332,14 @@ def _of_objects(table, columns):
                 raise UserError(f"lists of words and labels are expected. Received: {shown}")
             # In CSV, lists may be those of Python or NumPy.
             lists = [parse_json(c, "a list") if is_json else label_lists.items_of(c) for c in cells]
-            other = next((x for xs in lists for x in xs if isinstance(x, dict | list)), None)
-            if other is not None:
-                raise UserError(
-                    f"{reprlib.repr(other)} is no word or label: write a list of words, and a list "
-                    "of as many labels"
-                )
             if all(item in ("", None) for item in lists[-1]):
                 del lists[1:]
-            if any(item in ("", None) for items in lists for item in items):
-                raise UserError(f"a word or label is empty. Received: {shown}")
+            for item in itertools.chain(*lists):
+                if item in ("", None) or isinstance(item, dict | list):
+                    raise UserError(
+                        f"{reprlib.repr(item)} is no word or label: write a list of words, and a "
+                        f"list of as many labels. Received: {shown}"
+                    )
             if len(lists[0]) != len(lists[-1]):
                 raise UserError(f"{len(lists[0])} words, but {len(lists[-1])} labels")
         if len(lists) == 1:  # a tab at the end of a line keeps a word with spaces whole
@@ -319,7 +350,7 @@ def _of_objects(table, columns):
 
 
 def _read_header(path, lines, rows, columns, known):
-    """Reads the first line of a file that names the columns, and makes it blank.
+    """Reads the line before the words that names the columns, and makes it blank.
 
     Args:
         path: str.
@@ -332,42 +363,54 @@ def _read_header(path, lines, rows, columns, known):
         (Columns by number; list of str, the names, empty without a header; list of int, columns
         that divide sentences).
     """
-    first = next((place for place, (_, cells) in enumerate(rows) if cells), None)
-    if first is None:
-        return columns, [], []
-    number, cells = rows[first]
-    names = [cell.strip() for cell in cells]
     widths = {len(cells) for _, cells in rows if cells and not cells[0].startswith("#")}
-    is_csv = path.endswith(".csv")
-    named = RECOGNISED
-    if not tables.names_in(columns) and (is_csv or len(widths) == 1 or "\t" in lines[number - 1]):
-        named = _named_in(names, known)
-    if columns == RECOGNISED:
-        columns = named
-    if tables.names_in([*columns, *named]):
-        lines[number - 1] = ""
-        del rows[first]
-        divides = [n for n, name in enumerate(names) if _DIVIDES.fullmatch(name)]
-        given = (c if c is None else tables.number_of(c, names, path) for c in columns)
-        return Columns(*given), names, divides
-    return columns, [], [n for n, c in enumerate(names) if is_csv and _NUMBERED.fullmatch(c)]
+    is_csv, given, cells = path.endswith(".csv"), tables.names_in(columns), []
+    for place, (number, cells) in enumerate(rows):
+        line = lines[number - 1]
+        comment = _COMMENT.match(line) if widths else None
+        names = [name.strip() for name in columns_of(line[comment.end() if comment else 0 :])]
+        named = columns if given else _named_in(names, known)
+        is_header = given or is_csv or len(widths) == 1 or "\t" in line
+        if comment:
+            is_header = len(names) in widths and "=" not in names and {*given} <= {*names}
+        if cells and is_header and tables.names_in(named):
+            lines[number - 1] = ""
+            del rows[place]
+            found = named if columns == RECOGNISED else columns
+            found = (c if c is None else tables.number_of(c, names, path) for c in found)
+            divides = [n for n, name in enumerate(names) if _DIVIDES.fullmatch(name)]
+            return Columns(*found), names, divides
+        if cells and not comment:
+            break
+    return columns, [], [n for n, cell in enumerate(cells) if is_csv and _NUMBERED.fullmatch(cell)]
 
 
-def _divided(rows, columns):
-    """Rows with a blank one wherever columns that number or name sentences change."""
-    last = ()
+def _divided(path, rows, columns):
+    """Rows with a blank one wherever columns that number or name sentences change.
+
+    Raises:
+        UserError: most sentences have one word, and some come again: rows were shuffled.
+    """
+    last, starts = (), []
     for number, cells in rows:
         now = [cells[n] if cells and n < len(cells) else "" for n in columns]
         now = tuple(new or old for new, old in itertools.zip_longest(now, last, fillvalue=""))
         if any(last) and now != last:
+            starts.append(now)
             yield number, False
         last = now
         yield number, cells
+    if len({*starts}) < len(starts) > len(rows) / 2:
+        raise UserError(
+            f"{path}: the words of a sentence do not stand together, such as those of "
+            f"{', '.join(starts[-1])!r}: sort the rows by sentences, with the words in their order"
+        )
 
 
-def _is_word(cells):
-    """Whether columns are neither of a blank line nor of the start of a document."""
-    return any(cell.strip(" ") for cell in cells) and not cells[0].startswith(DOCUMENT_START)
+def _cells_of(line):
+    """The columns of a line, none of a blank line or the start of a document: list of str."""
+    cells = columns_of(line)
+    return cells if "".join(cells).strip(" ") and not cells[0].startswith(DOCUMENT_START) else []
 
 
 def _named_in(names, known):
@@ -429,9 +472,9 @@ def _of_index(groups):
     for group in groups:
         divided.append([])
         for place, (line, cells) in enumerate(group):
-            if _PART_OF_INDEX.fullmatch(cells[0]):
+            if (index := _INDEX.fullmatch(cells[0])) and index[1]:
                 continue
-            if len(cells) < 2 or not cells[0].isdecimal():
+            if len(cells) < 2 or not index:
                 return groups, False
             number = int(cells[0])
             if number == 1 and place and last:
@@ -444,13 +487,16 @@ def _of_index(groups):
     return (divided, True) if rises else (groups, False)
 
 
-def _check_labels(sentences, columns, finds_labels):
-    """Raises UserError if labels stand elsewhere or in another form.
+def _check_words(sentences, columns, labels):
+    """Raises UserError if lines have several words, or a column that was recognised has no words.
+
+    All its cells have a mark or are labels; or they are only numbers, also such as 1-2; or they are
+    the same in all lines of a sentence, such as the name of a file.
 
     Args:
         sentences: Sentences.
         columns: Columns, those given.
-        finds_labels: bool, whether the labels of the file are those of the task.
+        labels: sequence of str, those of the model, as far as they are known.
     """
     path, words, rows = sentences.path, sentences.words, sentences.rows
     cells = [cell for row in rows if len(row) > 1 for cell in row]
@@ -467,56 +513,43 @@ def _check_labels(sentences, columns, finds_labels):
             f"{word.place}: there are {_size(word.label)} labels, {reprlib.repr(word.label)}: "
             "write a word and its label on each line, or lists in --text_column and --label_column"
         )
-    if columns.label is None and finds_labels:
-        labels, by_column = {word.label for word in words}, [{*x} for x in zip(*rows, strict=False)]
-        marked = [number for number, cells in enumerate(by_column) if _have_spans(cells)]
-        has_keys = labels == {"_"} or any("=" in label for label in labels)
-        if marked and not _have_spans(labels):
-            raise UserError(
-                f"{path}: column {marked[0]} has labels such as B-x and O: give --text_column and "
-                f"--label_column={marked[0]}, or the number of the last column as --label_column"
-            )
-        elif has_keys and sentences.columns.word == 1 and len(by_column) == 10:
-            raise UserError(
-                f"{path}: the last column is MISC of CoNLL-U: give --label_column=3 or another"
-            )
-
-
-def _check_words(sentences):
-    """Raises UserError if a column that was recognised does not seem to hold the words.
-
-    All its cells have a mark; or they are only numbers, also such as 1-2; or they are the same in
-    all lines of a sentence, such as the name of a file.
-    """
-    path, column = sentences.path, sentences.columns.word
-    texts = [word.text for word in sentences.words]
+    if columns.word is not None:
+        return
+    column, texts = sentences.columns.word, [word.text for word in words]
     if len(texts) > _FEW and any(all(map(mark.fullmatch, texts)) for mark in _MARKED):
         raise UserError(
             f"{path}: all words have a mark, such as {texts[0]}: remove it, or give "
             f"--text_column={column} if it belongs to them"
         )
-    are_numbers = len(texts) > 2 and all(
-        text.isdecimal() or _PART_OF_INDEX.fullmatch(text) for text in texts
-    )
-    is_constant = max(map(len, sentences)) > 2 and all(
-        len({word.text for word in sentence}) == 1 for sentence in sentences
-    )
-    if min(map(len, sentences.rows)) > 2 and (are_numbers or is_constant):
+    are_numbers = len(texts) > 2 and all(map(_INDEX.fullmatch, texts))
+    is_constant = max(len({word.text for word in words}) for words in sentences) == 1
+    is_constant &= max(map(len, sentences)) > 2
+    has_others = min(map(len, rows)) > 2
+    if (has_others and (are_numbers or is_constant)) or tables.are_labels(texts, labels):
         raise UserError(
             f"{path}: column {column} seems to hold no words, but {texts[0]!r} and the like: give "
             "--text_column"
         )
 
 
+def _check_label_column(sentences):
+    """Raises UserError if the last column of a training file seems to have no labels."""
+    path, labels = sentences.path, {*sentences.labels}
+    by_column = [{*cells} for cells in zip(*sentences.rows, strict=False)]
+    marked = [number for number, cells in enumerate(by_column) if tag_schemes.are_of_spans(cells)]
+    has_keys = labels == {"_"} or any("=" in label for label in labels)
+    if marked and not tag_schemes.are_of_spans(labels):
+        raise UserError(
+            f"{path}: column {marked[0]} has labels such as B-x and O: give --text_column and "
+            f"--label_column={marked[0]}, or the number of the last column as --label_column"
+        )
+    if has_keys and sentences.columns.word == 1 and len(by_column) == 10:
+        raise UserError(f"{path}: the last column is MISC of CoNLL-U: give --label_column=3")
+
+
 def _size(cell):
     """The number of words or labels in a cell, which is one in most."""
     return len(_PART.findall(cell))
-
-
-def _have_spans(labels):
-    return tag_schemes.are_of_spans(labels) or (
-        len(labels) > 1 and tag_schemes.have_brackets(labels)
-    )
 
 
 def _word(line, cells, columns, place):
@@ -576,7 +609,11 @@ def find_labels(data_dir, given=None, columns=RECOGNISED):
             f"Warning: {first.place}: the label {first.label!r} occurs only here. If this line has "
             "the names of the columns, give --text_column and --label_column by name"
         )
-    if all(map(str.isdecimal, found)):
+    # Marks, such as a hyphen, may be their own tags.
+    counts = collections.Counter(w.label for w in sentences.words if w.label != w.text)
+    for doubt in label_lists.doubts(counts, is_of_words=True):
+        print(f"Warning: {path}: {doubt}")
+    if all(math.isfinite(tables.number(label)) for label in found):
         print(
             f"Warning: {path}: the labels are numbers, such as {first.label}. If they stand for "
             "names such as B-PER, write these into the files: then entities are scored"
@@ -810,11 +847,11 @@ class NerData(base.DataSet):
             with contextlib.suppress(UserError):  # the training file may not be needed
                 header, _ = self._of_training
         found = read(path, self.task.labels, is_needed, self.columns, header)
+        if split == "test" and found.has_labels:
+            label_lists.warn_if_all_alike(path, found.labels)
         widths = collections.Counter(map(len, found.rows))
-        return found, {
-            "comments": found.comments,
-            "ragged": len(found.words) - max(widths.values()),
-        }
+        ragged = len(found.words) - max(widths.values())
+        return found, {"comments": found.comments, "ragged": ragged}
 
     @functools.cached_property
     def _of_training(self):

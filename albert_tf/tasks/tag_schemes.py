@@ -61,13 +61,8 @@ TYPE_FIRST = tuple(
     scheme._replace(name=f"{scheme.name} after the type", pattern=_MARK_LAST) for scheme in SCHEMES
 )
 SMALL = tuple(
-    scheme._replace(
-        name=f"{scheme.name} in small letters",
-        marks=scheme.marks.lower(),
-        pattern=_SMALL_MARK,
-        outside="o",
-    )
-    for scheme in SCHEMES
+    Scheme(f"{name} in small letters", marks.lower(), as_iobes, is_strict, _SMALL_MARK, "o")
+    for name, marks, as_iobes, is_strict, *_ in SCHEMES
 )
 
 
@@ -105,6 +100,21 @@ def find(labels):
     )
 
 
+def check_ends(labels, scheme):
+    """Raises UserError if labels of a strict scheme never end a span, so that none is complete.
+
+    Args:
+        labels: iterable of str, those of a file, which are of the scheme.
+        scheme: Scheme.
+    """
+    marked = {label for label in labels if scheme.is_strict and label != scheme.outside}
+    if marked and not any(scheme.for_seqeval(label)[0] in "ES" for label in marked):
+        raise UserError(
+            f"labels such as {min(marked)} end no span, but the labels of the model are of "
+            f"{scheme.name}: write all files in one scheme"
+        )
+
+
 def have_brackets(labels):
     """Whether labels are like those of CoNLL-2012: `(PER*`, `*`, `*)`, `(PER)` (bool).
 
@@ -129,9 +139,10 @@ def of_brackets(labels):
 
 
 def are_of_spans(labels):
-    """Whether labels, O or o among them, are those of a scheme with marks (bool)."""
+    """Whether labels (set of str) are of a scheme, O or o among them, or brackets: bool."""
     try:
-        return not {"O", "o"}.isdisjoint(labels) and bool(find(labels).marks)
+        has_marks = not {"O", "o"}.isdisjoint(labels) and bool(find(labels).marks)
+        return has_marks or (len(labels) > 1 and have_brackets(labels))
     except UserError:
         return False
 

@@ -390,6 +390,8 @@ ASKED = {"question": "Who?", "context": "It."}, {"id": "7"}
           for options in ("xy", "xyz")]),
         ('{"tokens": ["Anna", "lives"], "id": 7}\n{"words": ["a"]}\n{"text": ["b"]}', WORDS,
          [({"text": ["Anna", "lives"]}, {"id": 7}), ({"text": ["a"]}, {}), ({"text": ["b"]}, {})]),
+        ('{"tokens": ["Anna", 5]}\n{"tokens": []}', WORDS,
+         [({"text": ["Anna", "5"]}, {}), ({"text": []}, {})]),
         # Some lines have the keys of the training, and others are texts.
         ('{"Review": "a"}\nb\n', model_of("text", of_training={"text_column": "Review"}),
          [({"text": "a"}, {}), ({"text": "b"}, {})]),
@@ -459,6 +461,7 @@ def test_a_warning_of_a_header_that_would_be_predicted(content, warns, capsys):
         ("in.csv", "id,tokens\n0,['Anna' 'Meyer']\n1,[lives]\n", ["Anna Meyer", "lives"]),
         ("in.txt", "Anna NOUN\nlives VERB\n\n. .\n", ["Anna lives", "."]),
         ("in.txt", "in\to\nUlm\tb-loc\n", ["in Ulm"]),
+        ("in.txt", "In (LOC*\nUlm *)\nis *\n", ["In Ulm is"]),
         ("in.txt", "Ulm B-LOC\nis O\n" * 9 + "New York O\n", ["Ulm is " * 9 + "New"]),
         ("in.txt", "It is Anna .\nShe lives here .\n", None),
         ("in.txt", "It is a NOUN\n", None),

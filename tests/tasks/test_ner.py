@@ -110,9 +110,30 @@ def test_a_test_file_without_labels(written):
 )
 def test_an_error_names_file_and_line(written, content, message):
     path = written(content)
-    for needs_labels in (True, False):
-        with refuses(f"{path} ... {message}"):
-            ner.read(path, LABELS, needs_labels)
+    with refuses(f"{path} ... {message}"):
+        ner.read(path, LABELS)
+
+
+@pytest.mark.parametrize("content", ["a O\nb ?\n", "a O\nb\n", "a O\nb B-ORG\n", "a B\nb I-NP\n"])
+def test_a_test_file_with_other_labels_is_predicted(content, written, capsys):
+    path = written(content, "test.conll")
+    found = ner.read(path, LABELS, needs_labels=False)
+    assert words_of(found) == [["a", "b"]] and not found.has_labels
+    assert_names(capsys.readouterr().out, f"not scored ... {path}, line")
+
+
+def test_words_that_are_labels(written):
+    path = written("O in\nB-LOC Ulm\nO .\n", "test.conll")
+    with refuses(f"{path} ... column 0 ... 'O' ... --text_column"):
+        ner.read(path, LABELS, needs_labels=False)
+
+
+def test_labels_of_the_test_file_that_may_be_missing(written, tmp_path, capsys):
+    data = ner.NerData(task(None, 8), str(tmp_path), "", "")
+    for content, is_said in (("a O\nb O\nc O\n", True), ("a O\nb O\nc B-LOC\n", False)):
+        path = written(content, "test.conll")
+        data.read("test")
+        assert names(capsys.readouterr().out, f"{path} ... 'O'") == is_said
 
 
 @pytest.mark.parametrize(
@@ -198,7 +219,7 @@ def test_brackets_of_conll_2012(written):
     rows = "x 0 In *\nx 1 New (GPE*\nx 2 York *\nx 3 City *)\nx 4 Bob (PER)\nx 5 Al (PER*)\n"
     columns = ner.Columns(2, 3)
     wanted = [["O", "B-GPE", "I-GPE", "I-GPE", "B-PER", "B-PER"]]
-    for labels in (None, (*wanted[0],)):
+    for labels in ((), (*wanted[0],)):
         assert ner.true_labels(ner.read(written(rows), labels, columns=columns)) == wanted
     path = written("x 0 In *\nx 1 Ulm *\n", "dev.conll")
     assert ner.true_labels(ner.read(path, ("O", "B-GPE"), columns=columns)) == [["O", "O"]]
@@ -250,6 +271,17 @@ FORMS = [  # name, content, columns of word and label, number of comments, sente
     ("a.conll", "#id\t1\nis\tV\n\n#id\t2\nit\tN\n", (), 2, ["is/V", "it/N"]),
     ("a.conll", "#begin document\na O\nb B-PER\n#end document\n", (), 2, ["a/O b/B-PER"]),
     ("a.conll", "# sent_id = 1\na b c O\n#newdoc id = 1\n", (), 2, ["a/O"]),
+    # Comments before a header, or with it.
+    *(("a.conll", "# my corpus\nword\ttag\nAnna\tB\nin\tO\n\nUlm\tB\n", columns, 1, ANNA)
+      for columns in ((), ("word", "tag"))),
+    ("a.conll", "# sentence tokens and word tags\nAnna B\nin O\n\nUlm B\n", (), 1, ANNA),
+    *(("a.conll", "# word tag\nAnna B\nin O\n\nUlm B\n", columns, 0, ANNA)
+      for columns in ((), ("word", "tag"))),
+    ("a.conll", "# word tag\nAnna x B\nin x O\n\nUlm x B\n", (), 1, ANNA),
+    ("a.conll", "# text = word tag\nAnna x x B\nin x x O\n\nUlm x x B\n", (), 1, ANNA),
+    ("a.conllu", "# global.columns = ID FORM NER MISC\n# id = 1\n1\tAnna\tB\t_\n2\tin\tO\t_\n\n"
+     "1\tUlm\tB\t_\n", (), 1, ANNA),
+    ("a.tsv", "#\tword\ttag\n1\tAnna\tB\n2\tin\tO\n\n1\tUlm\tB\n", (), 0, ANNA),
     # What divides sentences.
     ("a.tsv", "sent_id\tword\ttag\n1\tAnna\tB\n1\tin\tO\n2\tUlm\tB\n", (), 0, ANNA),
     ("a.csv", "sentence_idx,word,tag\n1,Anna,B\n1,in,O\n2,Ulm,B\n", (), 0, ANNA),
@@ -280,6 +312,8 @@ FORMS = [  # name, content, columns of word and label, number of comments, sente
       for tags in ("['B-ORG' 'O']", "\"[\"\"B-ORG\"\", 'O']\"")),
     ("a.csv", "tokens\n\"['EU', ',']\"\n[Peter]\n", (), 0, ["EU ,", "Peter"]),
     ("a.jsonl", '{"tokens": ["New York", "is"]}\n', (), 0, ["New York is"]),
+    ("a.jsonl", '{"tokens": ["a", "b"], "tags": [1.0, 0]}\n{"tokens": ["c"], "tags": [1]}', (), 0,
+     ["a/1 b/0", "c/1"]),
     ("a.csv", "word,tag\n[1],O\n[x],O\n", (), 0, ["[1]/O [x]/O"]),
     ("a.csv", "word,label\n#x,B-TAG\nis,O\n", (), 0, ["#x/B-TAG is/O"]),
     ("a.jsonl", '{"tokens": ["#x", "is"], "tags": ["B-TAG", "O"]}\n', (), 0, ["#x/B-TAG is/O"]),
@@ -381,6 +415,19 @@ def test_a_report_needs_a_span(labels, found, has_spans):
     assert bool(tag_schemes.report([["O", "O"]], [found.split()], scheme)) == has_spans
 
 
+@pytest.mark.parametrize(
+    ("labels", "other"),
+    [("O B-x I-x E-x S-x", "B-x I-x O"), ("O B-x I-x L-x U-x", "O I-x B-x"),
+     ("O x-B x-I x-S", "O x-B x-I"), ("o b-x i-x e-x s-x", "b-x o")],
+)  # fmt: skip
+def test_a_file_of_another_scheme(labels, other, written):
+    path = written("".join(f"w {label}\n" for label in other.split()), "dev.conll")
+    scheme = tag_schemes.find(labels.split()).name
+    with refuses(f"{path} ... {min({*other.split()} - {*'Oo'})} ... {scheme}"):
+        ner.read(path, labels.split())
+    assert ner.read(path, other.split()).has_labels  # alone, it is of another scheme
+
+
 def test_the_header_of_the_training_file(written, tmp_path):
     rows = "".join(f"w{n} {'O' if n % 3 else 'LOC'}\n" for n in range(30))
     data = ner.NerData(task(None, 8, ("LOC", "O")), str(tmp_path), "", "")
@@ -441,6 +488,22 @@ def test_a_warning_of_numbers_for_labels(written, tags, warns, capsys):
 
 
 @pytest.mark.parametrize(
+    ("labels", "doubt"),
+    [
+        (["PER", "Per", "NN"], "'PER' (1) ... 'Per' (1)"), (["NN", "nan", "NN"], "'nan' of 1"),
+        ([-100, 1, 0, -100], "'-100' of 2"), (["-", "-", "PER_B"], ""), (["none", "none", "x"], ""),
+    ],
+)  # fmt: skip
+def test_doubts_about_labels(labels, doubt, written, capsys):
+    """A mark such as ? may be its own tag, and most words have a label for no meaning."""
+    words = [f"w{n}" for n in range(len(labels))]
+    path = written(json.dumps({"tokens": [*words, "?"], "tags": [*labels, "?"]}), "train.jsonl")
+    ner.find_labels(path.rpartition("/")[0])
+    said = capsys.readouterr().out
+    assert names(said, f"{path} ... {doubt}") if doubt else not said
+
+
+@pytest.mark.parametrize(
     ("name", "content", "columns", "message"),
     [
         ("a.jsonl", '{"toks": ["EU"], "gold": ["O"]}', (), "tokens ... toks, gold"),
@@ -449,6 +512,8 @@ def test_a_warning_of_numbers_for_labels(written, tags, warns, capsys):
         ("a.jsonl", '{"tokens": "EU x", "tags": ["O"]}', (), "line 1 ... EU x"),
         ("a.jsonl", '{"text": "EU x", "label": [[0, 2, "ORG"]]}', (), "text, label ... lists"),
         ("a.jsonl", '{"tokens": ["EU"]}', (), "line 1"),
+        ("a.jsonl", '{"tokens": ["EU"], "ner_tag": ["O"]}', (), "line 1 ... ner_tag ... --label_c"),
+        ("a.csv", "sent_id,word,tag\n1,a,O\n2,b,O\n1,c,O\n2,d,O\n1,e,O\n", (), "'1'"),
         ("a.jsonl", '{"tokens": "[EU]", "tags": ["O"]}', (), "line 1"),
         ("a.jsonl", '{"tokens": ["EU", null], "tags": ["O", "O"]}', (), "line 1 ... null"),
         ("a.jsonl", '{"tokens": ["EU", ""]}', (), "line 1"),
