@@ -6,7 +6,6 @@ Checkpoints of this project hold each variable under the name it has in the orig
 sources are translated to those of the original when they are read.
 """
 
-import itertools
 import operator
 import re
 from typing import Any, NamedTuple
@@ -160,13 +159,8 @@ def named_variables(model: Any) -> dict[str, Any]:
     named = _pick(encoder, _TABLE["embeddings"])
     if encoder.embedding_hidden_mapping_in is not None:
         named |= _pick(encoder, _TABLE["mapping"])
-    config = encoder.config
-    for part, groups, blocks in (
-        ("attention", config.attention_groups, encoder.attention_blocks),
-        ("ffn", config.ffn_groups, encoder.ffn_blocks),
-    ):
-        places = itertools.product(groups, range(config.inner_group_num))
-        for (g, j), block in zip(places, blocks, strict=True):
+    for part, blocks in (("attention", encoder.attention_blocks), ("ffn", encoder.ffn_blocks)):
+        for (g, j), block in zip(encoder.config.blocks(part), blocks, strict=True):
             named |= _pick(block, _TABLE[part], g=g, j=j)
     named |= _pick(encoder, _TABLE["pooler"])
     for attribute, rows in _HEADS.items():
