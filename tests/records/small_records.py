@@ -10,7 +10,6 @@ from albert_tf.records import input_pipeline, record_files, schemas
 from albert_tf.records.schemas import FeatureSpec
 
 SCHEMA = {"ids": FeatureSpec(tf.int64, 3), "weight": FeatureSpec(tf.float32, 1)}
-FLAGS = {"ids": "max_seq_length"}
 
 
 def example(number):

@@ -94,7 +94,7 @@ def test_the_originals_file_fits_the_schema(tmp_path):
     path = tmp_path / "original.tfrecord"
     path.write_bytes(gzip.decompress(source.with_suffix(".tfrecord.gz").read_bytes()))
     schema = schemas.pretraining_schema(128, 20)
-    assert record_files.find_bad_record([str(path)], schema, {}) is None
+    assert record_files.find_bad_record([str(path)], schema) is None
     (batch,) = input_pipeline.eval_dataset([str(path)], schema, 1000)
     expected = read_arrays(source.with_suffix(".npz"))
     assert set(batch) == set(expected)
