@@ -222,23 +222,21 @@ def encode_rows(arrays, schema):
 
 
 @contextlib.contextmanager
-def open_writers(paths):
-    """Context with TFRecord writers whose files appear complete when the block ends.
+def record_writer(path):
+    """Context with a TFRecord writer whose file appears complete when the block ends.
 
-    They are written under temporary names in the same directories and renamed on a clean exit. On
-    an error they are removed, and existing files at the paths stay unchanged.
+    It is written under a temporary name in the same directory and renamed on a clean exit. On an
+    error it is removed, and what was at the path before stays.
 
     Args:
-        paths: list of str.
+        path: str; the writer compresses if it ends in .gz.
 
     Yields:
-        list of tf.io.TFRecordWriter, one per path; it compresses if the path ends in .gz.
+        tf.io.TFRecordWriter.
     """
-    with files.replacing(*paths) as names, contextlib.ExitStack() as stack:
-        yield [
-            stack.enter_context(tf.io.TFRecordWriter(name, compression_of(path)))
-            for name, path in zip(names, paths, strict=True)
-        ]
+    compression = compression_of(path)
+    with files.replacing(path) as (name,), tf.io.TFRecordWriter(name, compression) as writer:
+        yield writer
 
 
 def expand_shards(names, count=None, flag="output_file"):
@@ -292,7 +290,7 @@ def write_records(path, schema, batches):
         UserError: there is no record.
     """
     count = 0
-    with open_writers([path]) as (writer,):
+    with record_writer(path) as writer:
         for arrays in batches:
             flat = {name: values.reshape(len(values), -1) for name, values in arrays.items()}
             for record in encode_rows(flat, schema):

@@ -24,7 +24,7 @@ def encode(arrays, schema):
 
 
 def write(path, numbers, schema=SCHEMA, make=example):
-    with schemas.open_writers([str(path)]) as (writer,):
+    with schemas.record_writer(str(path)) as writer:
         for number in numbers:
             writer.write(encode(make(number), schema))
     return str(path)

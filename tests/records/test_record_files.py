@@ -52,7 +52,7 @@ def test_doubled_predictions_are_explained(tmp_path):
 def test_files_that_are_no_records(tmp_path):
     with refuses("TFRecord"):
         record_files.check_records([str(tmp_path / "absent")], SCHEMA)
-    with schemas.open_writers([str(tmp_path / "other")]) as (writer,):
+    with schemas.record_writer(str(tmp_path / "other")) as writer:
         writer.write(b"\xff\xff\xff")
     with refuses("record 1 ... tf.train.Example"):
         record_files.check_records([str(tmp_path / "other")], SCHEMA)
@@ -61,7 +61,7 @@ def test_files_that_are_no_records(tmp_path):
 def test_find_bad_record_says_which(tmp_path, five_files):
     path = str(tmp_path / "mixed")
     short = SCHEMA | {"ids": FeatureSpec(tf.int64, 2)}
-    with schemas.open_writers([path]) as (writer,):
+    with schemas.record_writer(path) as writer:
         writer.write(encode(example(1), SCHEMA))
         writer.write(encode({"ids": [1, 2], "weight": [0.0]}, short))
     record_files.check_records([path], SCHEMA)
