@@ -4,6 +4,8 @@
 import contextlib
 import importlib
 import json
+import math
+import numbers
 import os
 import re
 import reprlib
@@ -57,6 +59,16 @@ def check_choice(name, value, choices):
     """Raises UserError if the value of an argument is not among some choices, which are str."""
     if value not in [*choices]:
         raise UserError(f"{name} must be one of {', '.join(choices)}. Received: {value!r}")
+
+
+def check_whole(name, value, low, high=math.inf, limited_by=""):
+    """Raises UserError if the value of an argument is no int from `low` to `high`.
+
+    `limited_by` is the name of what sets `high`.
+    """
+    if not isinstance(value, numbers.Integral) or not low <= value <= high:
+        most = f" and at most {limited_by}={high}" if limited_by else ""
+        raise UserError(f"{name} must be an int of at least {low}{most}. Received: {value!r}")
 
 
 class CalledElsewhere:
@@ -160,8 +172,8 @@ def is_interrupt(error):
 @contextlib.contextmanager
 def handling_signals(handler):
     """Context in which Ctrl-C and SIGTERM have another handler: any that `signal.signal` takes."""
-    numbers = signal.SIGTERM, signal.SIGINT  # schedulers send the first to end a job
-    before = {number: signal.signal(number, handler) for number in numbers}
+    signals = signal.SIGTERM, signal.SIGINT  # schedulers send the first to end a job
+    before = {number: signal.signal(number, handler) for number in signals}
     try:
         yield
     finally:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from albert_tf.errors import UserError
+from albert_tf.errors import UserError, check_whole
 from albert_tf.options import NUM_SPECIALS, NUM_SPECIALS_OF_ONE, SHORTEST
 
 Texts = list[str] | tuple[str, ...] | npt.NDArray[Any]  # several texts; arrays are of str
@@ -152,8 +152,7 @@ def as_texts(texts: str | Texts, name: str = "texts") -> list[str]:
 
 def packed(tokenizer, texts, pairs, max_length, lengths=None, keeps_ends=False):
     """Encodes texts as features of records: the arrays of `pack_pairs`, as int32."""
-    if max_length < SHORTEST:
-        raise UserError(f"max_length must be at least {SHORTEST}. Received: {max_length}")
+    check_whole("max_length", max_length, SHORTEST)
     texts = as_texts(texts)
     pairs = [""] * len(texts) if pairs is None else as_texts(pairs, "pairs")
     if len(pairs) != len(texts):
