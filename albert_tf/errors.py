@@ -47,12 +47,20 @@ class UserError(ValueError):
 
 
 @contextlib.contextmanager
-def about(what):
-    """Puts what it is about, a flag or file (str), in front of the message of a UserError."""
+def about(what, *kinds, remedy=""):
+    """Turns exceptions into a UserError that says what it is about, the reason and a remedy.
+
+    Args:
+        what: str, such as a flag or file.
+        *kinds: classes of exceptions; by default UserError.
+        remedy: str, a sentence, or "" if the reason has one.
+    """
+    kinds = kinds or (UserError,)
     try:
         yield
-    except UserError as error:
-        raise UserError(f"{what}: {error}") from error
+    except kinds as error:
+        reason = str(error) if isinstance(error, UserError) else one_line(error)
+        raise UserError(f"{what}: {reason}{remedy and f'. {remedy}'}") from error
 
 
 def check_choice(name, value, choices):
