@@ -9,21 +9,6 @@ from albert_tf import options, resolve
 from albert_tf.cli import flag_groups, launch
 
 
-def define_flags():
-    """Defines the script's flags; names and defaults are the original's."""
-    flag_groups.define(
-        options.Corpus,
-        options.TextFormat,
-        options.CorpusVocabulary,
-        options.Selection,
-        options.WordStart,
-        options.Instances,
-        options.RecordFiles,
-        options.Runner,
-        options.CorpusLeftovers,
-    )
-
-
 def main(given):
     """Reads the flags, makes the records, prints what was made."""
     flag_groups.check_paths(given)
@@ -73,9 +58,18 @@ def main(given):
     print(summary)
 
 
-def run():
-    """The command `albert-data`."""
-    launch.run(main, define_flags)
+run = launch.command(  # albert-data
+    main,
+    options.Corpus,
+    options.TextFormat,
+    options.CorpusVocabulary,
+    options.Selection,
+    options.WordStart,
+    options.Instances,
+    options.RecordFiles,
+    options.Runner,
+    options.CorpusLeftovers,
+)
 
 
 if __name__ == "__main__":

@@ -34,11 +34,6 @@ class Model(NamedTuple):
     change: object
 
 
-def define_flags():
-    """Defines the script's flags; names and defaults are the original's."""
-    flag_groups.define(options.CheckpointExport)
-
-
 def check_prefix(prefix):
     """Raises UserError if --export_path cannot be written as a checkpoint."""
     import tensorflow as tf
@@ -255,9 +250,7 @@ def main(given):
         export_checkpoint(given, find_model(given))
 
 
-def run():
-    """The command `albert-export-checkpoints`."""
-    launch.run(main, define_flags)
+run = launch.command(main, options.CheckpointExport)  # albert-export-checkpoints
 
 
 if __name__ == "__main__":

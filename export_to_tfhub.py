@@ -14,11 +14,6 @@ from albert_tf.cli import flag_groups, launch
 from albert_tf.config import CONFIG_FILE
 
 
-def define_flags():
-    """Defines the script's flags; names and defaults are the original's."""
-    flag_groups.define(options.HubExport, options.Einsum)
-
-
 def export_model(given, tokenizer):
     """Writes the encoder, with the heads that the checkpoint has.
 
@@ -97,9 +92,7 @@ def main(given):
     print(f"Written: {given.export_path}, with a README.md that shows how to call it.")
 
 
-def run():
-    """The command `albert-export-hub`."""
-    launch.run(main, define_flags)
+run = launch.command(main, options.HubExport, options.Einsum)  # albert-export-hub
 
 
 if __name__ == "__main__":

@@ -11,11 +11,6 @@ from albert_tf.cli import flag_groups, launch
 from albert_tf.errors import UserError
 
 
-def define_flags():
-    """Defines the script's flags; names and defaults are the original's."""
-    flag_groups.define(options.ClassifierData, options.ClassifierSteps, *options.FINE_TUNING)
-
-
 def with_task(given):
     """The settings with the task that they mean, checked.
 
@@ -50,9 +45,9 @@ def main(given):
     training_flags.fine_tune(data, models, record_flags={}, do_eval=given.do_eval)
 
 
-def run():
-    """The command `albert-classify`."""
-    launch.run(main, define_flags)
+run = launch.command(  # albert-classify
+    main, options.ClassifierData, options.ClassifierSteps, *options.FINE_TUNING
+)
 
 
 if __name__ == "__main__":

@@ -13,17 +13,6 @@ from albert_tf.cli import flag_groups, launch
 PAPER_BATCH = 4096  # batch size for the default learning rate, section 4.1 of the paper
 
 
-def define_flags():
-    """Defines the script's flags; names and defaults are the original's."""
-    flag_groups.define(
-        options.PretrainingData,
-        options.PretrainingUpdates,
-        options.OnlineMasking,
-        *options.TRAINING,
-        save_checkpoints_steps=5000,
-    )
-
-
 def warn(given):
     """Warns about valid but probably unintended values."""
     if given.start_warmup_step:
@@ -76,9 +65,14 @@ def main(given):
     pretraining.pretrain(model.config, run_options, launch.set_up_devices(settings))
 
 
-def run():
-    """The command `albert-pretrain`."""
-    launch.run(main, define_flags)
+run = launch.command(  # albert-pretrain
+    main,
+    options.PretrainingData,
+    options.PretrainingUpdates,
+    options.OnlineMasking,
+    *options.TRAINING,
+    save_checkpoints_steps=5000,
+)
 
 
 if __name__ == "__main__":

@@ -13,21 +13,6 @@ V2_LEARNING_RATE = 1e-5  # the original's for version 2; higher ones diverge
 RECORD_FLAGS = {"train": "train_file", "dev": "eval_file", "test": "predict_file"}  # by split
 
 
-def define_flags():
-    """Defines the script's flags; names and defaults are the original's."""
-    flag_groups.define(
-        options.Race,
-        options.RaceSteps,
-        *options.FINE_TUNING,
-        train_step=12000,
-        warmup_step=1000,
-        learning_rate=1e-5,
-        save_checkpoints_steps=100,
-        do_train=True,
-        do_eval=True,
-    )
-
-
 def warn_of_version(settings, config):
     """Prints a warning where version 1's settings meet a version 2 model."""
     has_dropout = config.hidden_dropout_prob or config.attention_probs_dropout_prob
@@ -80,9 +65,18 @@ def main(given):
     )
 
 
-def run():
-    """The command `albert-race`."""
-    launch.run(main, define_flags)
+run = launch.command(  # albert-race
+    main,
+    options.Race,
+    options.RaceSteps,
+    *options.FINE_TUNING,
+    train_step=12000,
+    warmup_step=1000,
+    learning_rate=1e-5,
+    save_checkpoints_steps=100,
+    do_train=True,
+    do_eval=True,
+)
 
 
 if __name__ == "__main__":

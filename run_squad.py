@@ -9,22 +9,11 @@ python run_squad.py --init_checkpoint=albert_base --output_dir=output/squad \
 
 import sys
 
-from absl import flags
-
 from albert_tf import options
 from albert_tf.cli import flag_groups, launch
 
 KEEP_CHECKPOINTS = 3  # of those that were evaluated, besides the best, as in the original
 RECORD_FLAGS = {"train": "train_feature_file", "dev": "predict_feature_file"}
-
-
-def define_flags():
-    """Defines the script's flags; names and defaults are those of the original's two."""
-    flag_groups.define(
-        options.Squad, *options.FINE_TUNING, options.SquadLeftovers, max_seq_length=384
-    )
-    for name in ("do_eval", "eval_batch_size"):  # prediction is evaluation here
-        delattr(flags.FLAGS, name)
 
 
 def main(given):
@@ -67,9 +56,14 @@ def main(given):
     )
 
 
-def run():
-    """The command `albert-squad`."""
-    launch.run(main, define_flags)
+run = launch.command(  # albert-squad
+    main,
+    options.Squad,
+    *options.FINE_TUNING,
+    options.SquadLeftovers,
+    without=("do_eval", "eval_batch_size"),  # prediction is evaluation here
+    max_seq_length=384,
+)
 
 
 if __name__ == "__main__":

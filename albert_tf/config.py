@@ -3,6 +3,7 @@
 
 import dataclasses
 import difflib
+import itertools
 import json
 import os
 from collections.abc import Mapping
@@ -122,8 +123,8 @@ class AlbertConfig:
         square = (hidden + 1) * hidden  # kernel and bias
         attention = 4 * square + 2 * hidden
         ffn = (2 * hidden + 1) * self.intermediate_size + 3 * hidden
-        blocks = self.num_attention_groups * attention + self.num_ffn_groups * ffn
-        return embeddings + mapping + self.inner_group_num * blocks + square
+        blocks = attention * len(self.blocks("attention")) + ffn * len(self.blocks("ffn"))
+        return embeddings + mapping + blocks + square
 
     def check_vocabulary(self, tokenizer: Any) -> None:
         """Prints a warning if a tokenizer has far fewer pieces than the model has embeddings.
@@ -149,37 +150,19 @@ class AlbertConfig:
         """Parameter group of a layer, computed in floating point as in the original."""
         return int(layer / self.num_hidden_layers * self.num_hidden_groups)
 
-    def attention_group(self, layer: int) -> int:
-        """Index of the set of attention parameters that a layer uses (Table 4)."""
-        return self.group_of_layer(layer) if self._shares("attention") else layer
+    def groups(self, part: str) -> list[int]:
+        """The group whose parameters each layer uses (Table 4) in a part, "attention" or "ffn"."""
+        layers = range(self.num_hidden_layers)
+        is_shared = self.parameter_sharing in ("all", part)
+        return [self.group_of_layer(layer) if is_shared else layer for layer in layers]
 
-    def ffn_group(self, layer: int) -> int:
-        """Index of the set of feed-forward parameters that a layer uses (Table 4)."""
-        return self.group_of_layer(layer) if self._shares("ffn") else layer
-
-    @property
-    def attention_groups(self) -> list[int]:
-        """Sets of attention parameters that layers use.
+    def blocks(self, part: str) -> list[tuple[int, int]]:
+        """The sets of parameters of a part, "attention" or "ffn": each a group and a number in it.
 
         In floating point, few numbers of layers leave a group without a layer (the 15 of 22 groups
         of 22 layers). The original has no variables of such a group.
         """
-        return sorted({*map(self.attention_group, range(self.num_hidden_layers))})
-
-    @property
-    def ffn_groups(self) -> list[int]:
-        """Sets of feed-forward parameters that layers use."""
-        return sorted({*map(self.ffn_group, range(self.num_hidden_layers))})
-
-    @property
-    def num_attention_groups(self) -> int:
-        """Number of sets of attention parameters in the model."""
-        return len(self.attention_groups)
-
-    @property
-    def num_ffn_groups(self) -> int:
-        """Number of sets of feed-forward parameters in the model."""
-        return len(self.ffn_groups)
+        return [*itertools.product(dict.fromkeys(self.groups(part)), range(self.inner_group_num))]
 
     def in_groups(self) -> "AlbertConfig":
         """The same model without `parameter_sharing`, which the original does not know.
@@ -197,9 +180,6 @@ class AlbertConfig:
                 f"{self.parameter_sharing!r} with {len(layers)} layers"
             )
         return same
-
-    def _shares(self, part):
-        return self.parameter_sharing in ("all", part)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "AlbertConfig":

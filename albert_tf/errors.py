@@ -4,6 +4,8 @@
 import contextlib
 import importlib
 import json
+import math
+import numbers
 import os
 import re
 import reprlib
@@ -45,18 +47,36 @@ class UserError(ValueError):
 
 
 @contextlib.contextmanager
-def about(what):
-    """Puts what it is about, a flag or file (str), in front of the message of a UserError."""
+def about(what, *kinds, remedy=""):
+    """Turns exceptions into a UserError that says what it is about, the reason and a remedy.
+
+    Args:
+        what: str, such as a flag or file.
+        *kinds: classes of exceptions; by default UserError.
+        remedy: str, a sentence, or "" if the reason has one.
+    """
+    kinds = kinds or (UserError,)
     try:
         yield
-    except UserError as error:
-        raise UserError(f"{what}: {error}") from error
+    except kinds as error:
+        reason = str(error) if isinstance(error, UserError) else one_line(error)
+        raise UserError(f"{what}: {reason}{remedy and f'. {remedy}'}") from error
 
 
 def check_choice(name, value, choices):
     """Raises UserError if the value of an argument is not among some choices, which are str."""
     if value not in [*choices]:
         raise UserError(f"{name} must be one of {', '.join(choices)}. Received: {value!r}")
+
+
+def check_whole(name, value, low, high=math.inf, limited_by=""):
+    """Raises UserError if the value of an argument is no int from `low` to `high`.
+
+    `limited_by` is the name of what sets `high`.
+    """
+    if not isinstance(value, numbers.Integral) or not low <= value <= high:
+        most = f" and at most {limited_by}={high}" if limited_by else ""
+        raise UserError(f"{name} must be an int of at least {low}{most}. Received: {value!r}")
 
 
 class CalledElsewhere:
@@ -160,8 +180,8 @@ def is_interrupt(error):
 @contextlib.contextmanager
 def handling_signals(handler):
     """Context in which Ctrl-C and SIGTERM have another handler: any that `signal.signal` takes."""
-    numbers = signal.SIGTERM, signal.SIGINT  # schedulers send the first to end a job
-    before = {number: signal.signal(number, handler) for number in numbers}
+    signals = signal.SIGTERM, signal.SIGINT  # schedulers send the first to end a job
+    before = {number: signal.signal(number, handler) for number in signals}
     try:
         yield
     finally:

@@ -85,6 +85,11 @@ _FEATURES = "TFRecord file for the {} features; in --output_dir by default."
 _RULES = {
     "at least": operator.ge, "at most": operator.le, "above": operator.gt, "below": operator.lt,
 }  # fmt: skip
+# Columns of an option: its limits -> their names in messages; the others -> their defaults.
+_LIMITS = {"low": "at least", "high": "at most", "above": "above", "below": "below"}
+_COLUMNS = {"or_zero": False, "repeated": False, "required": False} | dict.fromkeys(
+    ("choices", "path", "read_by", "on_record", "fits")
+)
 # Our names, in order of preference, of what other libraries call so. A command gets its first.
 _CALLED_ELSEWHERE = {
     "num_train_epochs|train_step|num_train_steps": (
@@ -160,15 +165,13 @@ _SMALLEST_VOCABULARY = 5 + len(SPM_SYMBOLS) + 1  # with the special pieces, and 
 # === Options and groups ==========================================================================
 
 
-def option(
-    default, help, *, low=None, high=None, above=None, below=None, or_zero=False, choices=None,
-    repeated=False, path=None, required=False, read_by=None, on_record=None, fits=None,
-):  # fmt: skip
+def option(default, help, **columns):
     """Makes an option, a field of a group.
 
     Args:
         default: default value; None if there is no default.
         help: str, text for --help.
+        **columns: any of those that follow.
         low: smallest value.
         high: largest value.
         above: exclusive lower limit.
@@ -197,19 +200,9 @@ def option(
             than the size of the model becomes that size. If the other option has become smaller so,
             a default that leaves tokens to something else shrinks in proportion.
     """
-    limits = {"at least": low, "at most": high, "above": above, "below": below}
-    metadata = {
-        "help": help,
-        "limits": {rule: limit for rule, limit in limits.items() if limit is not None},
-        "or_zero": or_zero,
-        "choices": choices,
-        "repeated": repeated,
-        "path": path,
-        "required": required,
-        "read_by": read_by,
-        "on_record": on_record,
-        "fits": fits,
-    }
+    assert columns.keys() <= _LIMITS.keys() | _COLUMNS.keys(), columns
+    limits = {rule: columns.pop(name) for name, rule in _LIMITS.items() if name in columns}
+    metadata = _COLUMNS | columns | {"help": help, "limits": limits}
     return dataclasses.field(default=default, metadata=metadata)
 
 

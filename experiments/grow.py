@@ -125,7 +125,7 @@ def in_groups(run, tensors, units):
     """
     loaded = albert_tf.load(run)
     sizes = loaded.config
-    if sizes.num_attention_groups * sizes.num_ffn_groups * sizes.inner_group_num > 1:
+    if len(sizes.blocks("attention")) > 1 or len(sizes.blocks("ffn")) > 1:
         raise UserError(f"{run}: the layers do not share all parameters")
     if sizes.num_hidden_layers < GROUPS or not 0 < units <= sizes.intermediate_size:
         raise UserError(

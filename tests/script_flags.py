@@ -8,9 +8,14 @@ from tests import ROOT
 
 
 def module_of(command):
-    """The module that has `define_flags` and `main` of a command: str, such as `run_x`."""
+    """The module that has `run` and `main` of a command: str, such as `run_x`."""
     in_package = (ROOT / "albert_tf" / "cli" / f"{command}.py").exists()
     return importlib.import_module(f"albert_tf.cli.{command}" if in_package else command)
+
+
+def define_flags(module):
+    """Defines the flags of a command, as its `run` does."""
+    module.run.args[1]()
 
 
 @contextlib.contextmanager
@@ -40,5 +45,5 @@ def no_flags():
 def flags_of(module):
     """absl's FLAGS with those of a command in place of those of others that were imported."""
     with no_flags() as known:
-        module.define_flags()
+        define_flags(module)
         yield known

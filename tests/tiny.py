@@ -84,17 +84,19 @@ def many_steps(directory):
     It draws what a run can draw: dropout, and masks while the records are read.
     """
     from albert_tf.records import schemas
-    from tests.records.small_records import encode
+    from tests.records.small_records import write
 
     schema = schemas.pretraining_schema(LENGTH, PREDICTIONS)
-    with schemas.open_writers([str(directory / f"{n}.tfrecord") for n in range(3)]) as writers:
-        for number in range(90):
-            row = {name: [number % 2] * feature.length for name, feature in schema.items()}
-            pieces = [(7 * number + k) % 2900 + 5 for k in range(LENGTH - 2)]
-            row["input_ids"] = [CLS, *pieces, SEP]
-            row |= {"input_mask": [1] * LENGTH, "masked_lm_weights": [0.0] * PREDICTIONS}
-            row |= {"token_boundary": [0, *[1] * (LENGTH - 2), 0]}
-            writers[number % 3].write(encode(row, schema))
+
+    def row_of(number):
+        row = {name: [number % 2] * feature.length for name, feature in schema.items()}
+        pieces = [(7 * number + k) % 2900 + 5 for k in range(LENGTH - 2)]
+        row["input_ids"] = [CLS, *pieces, SEP]
+        row |= {"input_mask": [1] * LENGTH, "masked_lm_weights": [0.0] * PREDICTIONS}
+        return row | {"token_boundary": [0, *[1] * (LENGTH - 2), 0]}
+
+    for n in range(3):
+        write(directory / f"{n}.tfrecord", range(n, 90, 3), schema, row_of)
     words = [f"word{number}" for number in range(CONFIG["vocab_size"] - 5)]
     vocabulary = directory / "vocab.txt"
     vocabulary.write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]) + "\n")

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Loads a model from any source of weights, with its head, vocabulary and settings."""
 
-import numbers
 import os
 from collections.abc import Sequence
 
@@ -9,7 +8,7 @@ from albert_tf import options, resolve
 from albert_tf.api.loaded import Loaded
 from albert_tf.checkpoints import huggingface, loading, name_table, readers, run_directory, source
 from albert_tf.config import AlbertConfig
-from albert_tf.errors import UserError
+from albert_tf.errors import UserError, check_whole
 from albert_tf.model import encoder, heads
 from albert_tf.tasks import base, known
 from albert_tf.tasks.squad import squad
@@ -62,18 +61,17 @@ def load(
         UserError: there is no checkpoint, a part is missing (the message says what to pass), or an
             argument contradicts `run.json` of the training or `tokenizer_config.json`.
     """
-    if not isinstance(batch_size, numbers.Integral) or batch_size < 1:
-        raise UserError(f"batch_size must be an int of at least 1. Received: {batch_size!r}")
+    check_whole("batch_size", batch_size, 1)
     if not isinstance(config, AlbertConfig | None):
         raise UserError(
             f"config must be an AlbertConfig, as from_json_file gives it. Received: {config!r:.80}"
         )
     vocabularies = {"spm_model_file": spm_model_file or "", "vocab_file": vocab_file or ""}
-    for name, given in ({"path": path} | vocabularies).items():
-        if not isinstance(given, str | os.PathLike):
-            raise UserError(f"{name} must be a str or a pathlib.Path. Received: {given!r:.80}")
-        options.check_path(name, os.fspath(given))
-    given = {name: os.fspath(given) for name, given in vocabularies.items()} | dict(
+    for name, place in ({"path": path} | vocabularies).items():
+        if not isinstance(place, str | os.PathLike):
+            raise UserError(f"{name} must be a str or a pathlib.Path. Received: {place!r:.80}")
+        options.check_path(name, os.fspath(place))
+    given = {name: os.fspath(place) for name, place in vocabularies.items()} | dict(
         do_lower_case=do_lower_case,
         strip_accents=strip_accents,
         albert_config_file=config,
@@ -138,11 +136,7 @@ def _text_input(settings, config, found, shown):
     longest, length = config.max_position_embeddings, settings.max_seq_length
     if length is None:
         length = min(found.max_seq_length() or DEFAULT_LENGTH, longest)
-    if not isinstance(length, numbers.Integral) or not SHORTEST <= length <= longest:
-        raise UserError(
-            f"{shown('max_seq_length')} must be an int between {SHORTEST} and "
-            f"max_position_embeddings={longest} of the config. Received: {length!r}"
-        )
+    check_whole(shown("max_seq_length"), length, SHORTEST, longest, "max_position_embeddings")
     return base.text_input([config], source.tokenizer_arguments(settings, found, shown), length)
 
 

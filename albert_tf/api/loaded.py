@@ -3,7 +3,6 @@
 
 import collections
 import functools
-import numbers
 import os
 import warnings
 from collections.abc import Mapping, Sequence
@@ -15,7 +14,7 @@ import tensorflow as tf
 
 from albert_tf.api import masked_text, saving, scoring
 from albert_tf.config import AlbertConfig
-from albert_tf.errors import CalledElsewhere, UserError, check_choice
+from albert_tf.errors import CalledElsewhere, UserError, check_choice, check_whole
 from albert_tf.model.keras_model import ConfiguredModel
 from albert_tf.options import NUM_SPECIALS_OF_ONE, OF_WORDS, SCORE_METHODS
 from albert_tf.records import input_pipeline
@@ -177,11 +176,7 @@ class Loaded:
                 the longest sequence.
         """
         self.check_head("masked_lm", "fill_mask")
-        is_whole = isinstance(top_k, numbers.Integral)
-        if not is_whole or not 1 <= top_k <= self.config.vocab_size:
-            raise UserError(
-                f"top_k must be from 1 to vocab_size={self.config.vocab_size}. Received: {top_k!r}"
-            )
+        check_whole("top_k", top_k, 1, self.config.vocab_size, "vocab_size")
         lengths: list[int] = []
         given = self.tokenizer, texts, self.max_seq_length
         features, counts = masked_text.features(*given, lengths)

@@ -264,7 +264,7 @@ def to_their_config(config, architecture, special_ids, outputs=None):
         "architectures": [architecture],
         "model_type": "albert",
         **{key: getattr(config, key) for key in _SAME_KEYS},
-        "num_hidden_groups": config.num_attention_groups,
+        "num_hidden_groups": len({*config.groups("attention")}),
         "hidden_act": _ACTIVATIONS[config.hidden_act.lower() or "linear"],
         "classifier_dropout_prob": 0.1,  # what the original's fine-tuning uses
         "tie_word_embeddings": True,
@@ -285,17 +285,18 @@ def check_expressible(config):
             "transformers projects the embeddings also if embedding_size = hidden_size = "
             f"{config.hidden_size}, and ALBERT does not: give another --export_format"
         )
-    layers, groups = range(config.num_hidden_layers), max(config.attention_groups) + 1
-    if any(config.attention_group(layer) != config.ffn_group(layer) for layer in layers):
+    groups = config.groups("attention")
+    if groups != config.groups("ffn"):
         raise UserError(
             f"transformers cannot share parameters as parameter_sharing="
             f"{config.parameter_sharing!r} does: give another --export_format"
         )
-    for layer in layers:
-        ours, theirs = config.attention_group(layer), int(layer / (len(layers) / groups))
+    count = max(groups) + 1
+    for layer, ours in enumerate(groups):
+        theirs = int(layer / (len(groups) / count))
         if ours != theirs:
             raise UserError(
-                f"layer {layer} has parameter group {ours} of {groups} here, and {theirs} in "
+                f"layer {layer} has parameter group {ours} of {count} here, and {theirs} in "
                 "transformers: give another --export_format"
             )
 

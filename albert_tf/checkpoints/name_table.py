@@ -6,7 +6,6 @@ Checkpoints of this project hold each variable under the name it has in the orig
 sources are translated to those of the original when they are read.
 """
 
-import itertools
 import operator
 import re
 from typing import Any, NamedTuple
@@ -36,78 +35,71 @@ _NORM = (("beta", "beta", "bias"), ("gamma", "gamma", "weight"))
 _OUTPUT = (("output_weights", "weights_", "weight"), ("output_bias", "bias", "bias"))
 
 
-def _rows(*lines):
-    """Makes rows from (kind, original, path, garden or None, transformers or None)."""
+def _rows(*lines, original="", garden="", transformers=""):
+    """Makes rows from (kind, original, path, garden or None, transformers or None).
+
+    The arguments with names are what the names of these columns begin with.
+    """
     return [
         Row(
-            _joined("/", original, leaf),
-            _joined(".", path, our_leaf),
-            _joined("/", garden, leaf),
-            _joined(".", transformers, their_leaf),
+            _joined("/", original, name, leaf),
+            _joined(".", "", path, our_leaf),
+            _joined("/", garden, garden_name, leaf),
+            _joined(".", transformers, their_name, their_leaf),
         )
-        for kind, original, path, garden, transformers in lines
+        for kind, name, path, garden_name, their_name in lines
         for leaf, our_leaf, their_leaf in kind
     ]
 
 
-def _joined(separator, name, leaf):
-    return None if name is None else separator.join(filter(None, (name, leaf)))
+def _joined(separator, start, name, leaf):
+    return None if name is None else start + separator.join(filter(None, (name, leaf)))
 
 
 _BLOCK = "bert/encoder/transformer/group_{g}/inner_group_{j}/"
-_ATTENTION = _BLOCK + "attention_1/"
 _LAYER = "albert.encoder.albert_layer_groups.{g}.albert_layers.{j}."
-_GARDEN_ATTENTION = "transformer/self_attention/"
+_OF_BLOCK = {"original": _BLOCK, "garden": "transformer/", "transformers": _LAYER}
 
 # Part of the model -> its rows, in the original's order of creation.
 # fmt: off
 _TABLE = {
     "embeddings": _rows(
-        (_ONE, "bert/embeddings/word_embeddings", "embeddings.word",
-         "word_embeddings/embeddings", "albert.embeddings.word_embeddings.weight"),
-        (_ONE, "bert/embeddings/token_type_embeddings", "embeddings.token_type",
-         "type_embeddings/embeddings", "albert.embeddings.token_type_embeddings.weight"),
-        (_ONE, "bert/embeddings/position_embeddings", "embeddings.position",
-         "position_embedding/embeddings", "albert.embeddings.position_embeddings.weight"),
-        (_NORM, "bert/embeddings/LayerNorm", "embeddings.layer_norm",
-         "embeddings/layer_norm", "albert.embeddings.LayerNorm"),
+        (_ONE, "word_embeddings", "embeddings.word",
+         "word_embeddings/embeddings", "word_embeddings.weight"),
+        (_ONE, "token_type_embeddings", "embeddings.token_type",
+         "type_embeddings/embeddings", "token_type_embeddings.weight"),
+        (_ONE, "position_embeddings", "embeddings.position",
+         "position_embedding/embeddings", "position_embeddings.weight"),
+        (_NORM, "LayerNorm", "embeddings.layer_norm", "embeddings/layer_norm", "LayerNorm"),
+        original="bert/embeddings/", transformers="albert.embeddings.",
     ),
     "mapping": _rows(
         (_DENSE, "bert/encoder/embedding_hidden_mapping_in", "embedding_hidden_mapping_in",
          "embedding_projection", "albert.encoder.embedding_hidden_mapping_in"),
     ),
     "attention": _rows(
-        (_DENSE, _ATTENTION + "self/query", "query",
-         _GARDEN_ATTENTION + "query", _LAYER + "attention.query"),
-        (_DENSE, _ATTENTION + "self/key", "key",
-         _GARDEN_ATTENTION + "key", _LAYER + "attention.key"),
-        (_DENSE, _ATTENTION + "self/value", "value",
-         _GARDEN_ATTENTION + "value", _LAYER + "attention.value"),
-        (_DENSE, _ATTENTION + "output/dense", "output_dense",
-         _GARDEN_ATTENTION + "attention_output", _LAYER + "attention.dense"),
-        (_NORM, _BLOCK + "LayerNorm", "layer_norm",
-         "transformer/self_attention_layer_norm", _LAYER + "attention.LayerNorm"),
+        (_DENSE, "attention_1/self/query", "query", "self_attention/query", "attention.query"),
+        (_DENSE, "attention_1/self/key", "key", "self_attention/key", "attention.key"),
+        (_DENSE, "attention_1/self/value", "value", "self_attention/value", "attention.value"),
+        (_DENSE, "attention_1/output/dense", "output_dense",
+         "self_attention/attention_output", "attention.dense"),
+        (_NORM, "LayerNorm", "layer_norm", "self_attention_layer_norm", "attention.LayerNorm"),
+        **_OF_BLOCK,
     ),
     "ffn": _rows(
-        (_DENSE, _BLOCK + "ffn_1/intermediate/dense", "intermediate",
-         "transformer/intermediate", _LAYER + "ffn"),
-        (_DENSE, _BLOCK + "ffn_1/intermediate/output/dense", "output_dense",
-         "transformer/output", _LAYER + "ffn_output"),
-        (_NORM, _BLOCK + "LayerNorm_1", "layer_norm",
-         "transformer/output_layer_norm", _LAYER + "full_layer_layer_norm"),
+        (_DENSE, "ffn_1/intermediate/dense", "intermediate", "intermediate", "ffn"),
+        (_DENSE, "ffn_1/intermediate/output/dense", "output_dense", "output", "ffn_output"),
+        (_NORM, "LayerNorm_1", "layer_norm", "output_layer_norm", "full_layer_layer_norm"),
+        **_OF_BLOCK,
     ),
-    "pooler": _rows(
-        (_DENSE, "bert/pooler/dense", "pooler", "pooler_transform", "albert.pooler"),
-    ),
+    "pooler": _rows((_DENSE, "bert/pooler/dense", "pooler", "pooler_transform", "albert.pooler")),
 }
 _HEADS = {  # parts that are attributes of the model
     "masked_lm": _rows(
-        (_DENSE, "cls/predictions/transform/dense", "transform",
-         "cls/predictions/transform/dense", "predictions.dense"),
-        (_NORM, "cls/predictions/transform/LayerNorm", "layer_norm",
-         "cls/predictions/transform/LayerNorm", "predictions.LayerNorm"),
-        (_ONE, "cls/predictions/output_bias", "output_bias",
-         "cls/predictions/output_bias/bias", "predictions.bias"),
+        (_DENSE, "transform/dense", "transform", "transform/dense", "dense"),
+        (_NORM, "transform/LayerNorm", "layer_norm", "transform/LayerNorm", "LayerNorm"),
+        (_ONE, "output_bias", "output_bias", "output_bias/bias", "bias"),
+        original="cls/predictions/", garden="cls/predictions/", transformers="predictions.",
     ),
     "sentence_order": _rows(
         (_OUTPUT, "cls/seq_relationship", "", None, "sop_classifier.classifier"),
@@ -116,13 +108,15 @@ _HEADS = {  # parts that are attributes of the model
     "squad": _rows((_OUTPUT, "cls/squad", "", None, "qa_outputs")),
     "start_logits": _rows((_DENSE, "start_logits/dense", "", None, None)),
     "end_logits": _rows(
-        (_DENSE, "end_logits/dense_0", "dense_0", None, None),
-        (_NORM, "end_logits/LayerNorm", "layer_norm", None, None),
-        (_DENSE, "end_logits/dense_1", "dense_1", None, None),
+        (_DENSE, "dense_0", "dense_0", None, None),
+        (_NORM, "LayerNorm", "layer_norm", None, None),
+        (_DENSE, "dense_1", "dense_1", None, None),
+        original="end_logits/",
     ),
     "answer_class": _rows(
-        (_DENSE, "answer_class/dense_0", "dense_0", None, None),
-        (_KERNEL, "answer_class/dense_1", "dense_1", None, None),
+        (_DENSE, "dense_0", "dense_0", None, None),
+        (_KERNEL, "dense_1", "dense_1", None, None),
+        original="answer_class/",
     ),
 }
 # fmt: on
@@ -160,13 +154,8 @@ def named_variables(model: Any) -> dict[str, Any]:
     named = _pick(encoder, _TABLE["embeddings"])
     if encoder.embedding_hidden_mapping_in is not None:
         named |= _pick(encoder, _TABLE["mapping"])
-    config = encoder.config
-    for part, groups, blocks in (
-        ("attention", config.attention_groups, encoder.attention_blocks),
-        ("ffn", config.ffn_groups, encoder.ffn_blocks),
-    ):
-        places = itertools.product(groups, range(config.inner_group_num))
-        for (g, j), block in zip(places, blocks, strict=True):
+    for part, blocks in (("attention", encoder.attention_blocks), ("ffn", encoder.ffn_blocks)):
+        for (g, j), block in zip(encoder.config.blocks(part), blocks, strict=True):
             named |= _pick(block, _TABLE[part], g=g, j=j)
     named |= _pick(encoder, _TABLE["pooler"])
     for attribute, rows in _HEADS.items():

@@ -396,10 +396,8 @@ def _config_of_module(directory):
     for metadata in objects:
         values = metadata.get("config")
         if isinstance(values, dict) and _GARDEN_KEYS.keys() <= values.keys():
-            try:
+            with about(path, remedy="Or give --albert_config_file"):
                 return _from_garden(values)
-            except UserError as error:
-                raise UserError(f"{path}: {error}. Or give --albert_config_file") from error
     raise UserError(
         f"the module {directory} has no assets/albert_config.json: give --albert_config_file"
     )
@@ -466,20 +464,15 @@ def _constant_output(directory, output):
         while node is not None and node.op == "Identity" and node.input:
             node = nodes.pop(node.input[0].partition(":")[0], None)  # pop, in case of a cycle
         if node is not None and node.op == "Const":
-            try:
+            with about(f"cannot read {output} of {path}", TypeError, ValueError):
                 return tf.make_ndarray(node.attr["value"].tensor)
-            except (TypeError, ValueError) as error:
-                raise UserError(f"cannot read {output} of {path}: {error}") from error
     return None
 
 
 def _parsed(message, path):
     """Fills a protocol buffer with the content of a file; it stays empty if there is no file."""
     content = files.read_bytes(path) if tf.io.gfile.exists(path) else b""
-    try:
+    remedy = "Download the module again"
+    with about(f"cannot read {path}: it is damaged", DecodeError, remedy=remedy):
         message.ParseFromString(content)
-    except DecodeError as error:
-        raise UserError(
-            f"cannot read {path}: it is damaged ({error}). Download the module again"
-        ) from error
     return message

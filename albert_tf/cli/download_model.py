@@ -27,18 +27,13 @@ from typing import NamedTuple
 
 import albert_tf
 from albert_tf import options, progress
-from albert_tf.cli import flag_groups, launch
+from albert_tf.cli import launch
 from albert_tf.errors import UserError, as_called
 from albert_tf.models import released
 
 _SECONDS = 60  # without an answer
 _ATTEMPTS = 4  # each goes on where the last one ended
 _BLOCK = 1 << 18
-
-
-def define_flags():
-    """Defines the script's flags."""
-    flag_groups.define(options.Download)
 
 
 class Remote(NamedTuple):
@@ -255,6 +250,4 @@ def main(given):
     print(as_called(f'Try it: python predict.py --model={directory} --fill_mask="A [MASK]."'))
 
 
-def run():
-    """The command `albert-download`."""
-    launch.run(main, define_flags, word="model")
+run = launch.command(main, options.Download, word="model")  # albert-download

@@ -65,15 +65,18 @@ def note_obsolete_flags():
             print(f"--{flag.name} has no effect any more: {flag.help[0].lower()}{flag.help[1:]}")
 
 
-def define(*groups, **defaults):
+def define(*groups, without=(), **defaults):
     """Defines the flags of groups of options, each group under its heading.
 
     Args:
         *groups: classes of albert_tf.options.
+        without: names of options that are left out.
         **defaults: default values that replace those of the options.
     """
     for group in groups:
         for field in options.options_of(group):
+            if field.name in without:
+                continue
             name, text, choices = field.name, field.metadata["help"], field.metadata["choices"]
             default = defaults.pop(name, field.default)
             if field.metadata["repeated"] and choices:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Start and end of scripts: --help, --version, devices, one-line errors and signals."""
 
+import functools
 import os
 import re
 import shutil
@@ -53,6 +54,11 @@ def set_up_devices(settings):
         f"Devices ({name}, {settings.dtype}): {strategy.num_replicas_in_sync} replica(s): {names}"
     )
     return strategy
+
+
+def command(main, *groups, word=None, **how):
+    """The function of a command: `run` with the flags that `flag_groups.define` makes of groups."""
+    return functools.partial(run, main, functools.partial(flag_groups.define, *groups, **how), word)
 
 
 def run(main, define_flags, word=None):

@@ -20,11 +20,6 @@ from albert_tf.errors import UserError
 INITIALIZER_RANGES = {"tiny": 0.05, "mini": 0.05, "small": 0.05}
 
 
-def define_flags():
-    """Defines the script's flags."""
-    flag_groups.define(options.ConfigFile)
-
-
 def config_of(size, vocab_size, max_position_embeddings):
     """Makes the config of a size.
 
@@ -77,6 +72,4 @@ def main(given):
         )
 
 
-def run():
-    """The command `albert-config`."""
-    launch.run(main, define_flags)
+run = launch.command(main, options.ConfigFile)  # albert-config

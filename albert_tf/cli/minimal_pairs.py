@@ -15,11 +15,6 @@ from albert_tf import options
 from albert_tf.cli import flag_groups, launch, predict
 
 
-def define_flags():
-    """Defines the script's flags."""
-    flag_groups.define(options.MinimalPairs, options.TrainedModel)
-
-
 def main(given):
     """Reads the pairs, loads the model, scores the sentences and prints a table."""
     flag_groups.check_filled(given, "output_file")
@@ -37,6 +32,4 @@ def main(given):
     print(minimal_pairs.table(metrics))
 
 
-def run():
-    """The command `albert-minimal-pairs`."""
-    launch.run(main, define_flags)
+run = launch.command(main, options.MinimalPairs, options.TrainedModel)  # albert-minimal-pairs

@@ -34,13 +34,6 @@ QUERIES = ("fill_mask", "sentence_order")  # to pre-trained models
 COLUMNS = ("text", "text_pair", "id")  # those of a file that flags name
 
 
-def define_flags():
-    """Defines the script's flags."""
-    flag_groups.define(
-        options.PredictedModel, options.Examples, options.TrainedModel, options.TrainedTask
-    )
-
-
 @contextlib.contextmanager
 def output(path):
     """Opens the output: standard output, or a file that appears when it is complete."""
@@ -259,6 +252,6 @@ def of_checkpoint(loaded, embeddings, record=None):
     )
 
 
-def run():
-    """The command `albert-predict`."""
-    launch.run(main, define_flags)
+run = launch.command(  # albert-predict
+    main, options.PredictedModel, options.Examples, options.TrainedModel, options.TrainedTask
+)

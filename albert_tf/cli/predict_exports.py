@@ -9,7 +9,7 @@ import tensorflow as tf
 from albert_tf import files, options
 from albert_tf.cli.predict_examples import INPUTS, OUTPUTS, Model
 from albert_tf.config import LABELS_FILE
-from albert_tf.errors import UserError, one_line
+from albert_tf.errors import UserError, about
 from albert_tf.publish import graph_tokenization
 
 
@@ -27,10 +27,8 @@ def of_export(directory, embeddings):
     # Loop optimization gains nothing here, and it warns about each assertion.
     tf.config.optimizer.set_experimental_options({"loop_optimization": False})
     graph_tokenization.operations()  # those of the exported graph
-    try:
+    with about(f"{directory} is damaged or incomplete", Exception):  # there is no common type
         saved_model = tf.saved_model.load(directory)
-    except Exception as error:  # errors from damaged files have no common type
-        raise UserError(f"{directory} is damaged or incomplete: {one_line(error)}") from error
     signatures = saved_model.signatures
     if signature not in signatures:
         raise UserError(
@@ -70,10 +68,8 @@ def _run(directory, function, inputs, examples):
     """
     examples = [_with_text(row, directory) for row in examples]
     batch = {name: tf.constant([example[name] for example in examples]) for name in inputs}
-    try:
+    with about(f"{directory} cannot be run", tf.errors.InvalidArgumentError):
         found = {name: values.numpy() for name, values in function(**batch).items()}
-    except tf.errors.InvalidArgumentError as error:
-        raise UserError(f"{directory} cannot be run: {one_line(error)}") from error
     for name, values in found.items():
         if values.dtype.kind == "f" and np.isnan(values).any():
             raise UserError(f"{directory} gives NaN as {name}: its weights are damaged")

@@ -21,18 +21,6 @@ from albert_tf.cli import flag_groups, launch
 from albert_tf.errors import UserError, handling_signals
 
 
-def define_flags():
-    """Defines the script's flags; those for training have SentencePiece's names."""
-    # A vocabulary of the released models lacks accents; a new one need not.
-    flag_groups.define(options.Corpus, strip_accents=False)
-    flag_groups.define(
-        options.TextFormat,
-        options.CasingLanguage,
-        options.SentencePieceFile,
-        options.SentencePiece,
-    )
-
-
 def read_sentences(paths, form, clean_up, skipped, read):
     """Yields the cleaned sentences of text files, with a progress bar.
 
@@ -120,6 +108,12 @@ def main(given):
         print(f"warning: {sentence}")
 
 
-def run():
-    """The command `albert-spm`."""
-    launch.run(main, define_flags)
+run = launch.command(  # albert-spm
+    main,
+    options.Corpus,
+    options.TextFormat,
+    options.CasingLanguage,
+    options.SentencePieceFile,
+    options.SentencePiece,
+    strip_accents=False,  # a vocabulary of the released models lacks accents; a new one need not
+)

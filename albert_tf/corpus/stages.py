@@ -158,7 +158,7 @@ class RecordWriter:
         """Writes an output file from its `record_block`s, given in order."""
         path = self.outputs[number]
         lengths, sums = [np.zeros(0, np.int64)], collections.Counter()
-        with schemas.open_writers([path]) as (writer,):
+        with schemas.record_writer(path) as writer:
             for records, counts in blocks:
                 for record in records:
                     writer.write(record)

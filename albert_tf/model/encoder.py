@@ -12,7 +12,6 @@ checkpoints, and the rank of a variable tells whether it decays. Products are co
 
 import collections
 import functools
-import itertools
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -309,13 +308,9 @@ class AlbertModel(ConfiguredModel):
             )
         # Blocks of all parameter groups: Keras does not save layers in lists of lists.
         self.attention_blocks = [
-            AttentionBlock(config, dtype=policy)
-            for _ in range(config.num_attention_groups * config.inner_group_num)
+            AttentionBlock(config, dtype=policy) for _ in config.blocks("attention")
         ]
-        self.ffn_blocks = [
-            FeedForwardBlock(config, dtype=policy)
-            for _ in range(config.num_ffn_groups * config.inner_group_num)
-        ]
+        self.ffn_blocks = [FeedForwardBlock(config, dtype=policy) for _ in config.blocks("ffn")]
         self.pooler = Linear(hidden, hidden, stddev, dtype=policy)
 
     def call(
@@ -354,14 +349,12 @@ class AlbertModel(ConfiguredModel):
 
     def _blocks(self):
         """List of (attention, feed-forward), the two parts of each block, in order of use."""
-        config, blocks = self.config, []
-        inner = config.inner_group_num
-        attention_groups, ffn_groups = config.attention_groups, config.ffn_groups
-        for layer, j in itertools.product(range(config.num_hidden_layers), range(inner)):
-            attention = attention_groups.index(config.attention_group(layer)) * inner + j
-            ffn = ffn_groups.index(config.ffn_group(layer)) * inner + j
-            blocks.append((self.attention_blocks[attention], self.ffn_blocks[ffn]))
-        return blocks
+        config = self.config
+        attention = dict(zip(config.blocks("attention"), self.attention_blocks, strict=True))
+        ffn = dict(zip(config.blocks("ffn"), self.ffn_blocks, strict=True))
+        layers = [*zip(config.groups("attention"), config.groups("ffn"), strict=True)]
+        inner = range(config.inner_group_num)
+        return [(attention[a, j], ffn[f, j]) for a, f in layers for j in inner]
 
     def _encode(self, embedding_output, mask_adder, training, places):
         config = self.config

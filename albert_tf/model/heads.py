@@ -6,14 +6,13 @@ Shapes:
 """
 
 import math
-import numbers
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
-from albert_tf.errors import UserError
+from albert_tf.errors import check_whole
 from albert_tf.model.dropout import dropout
 from albert_tf.model.encoder import (
     AlbertModel,
@@ -88,11 +87,8 @@ class ModelWithHead(ConfiguredModel):
     """
 
     def __init__(self, config: AlbertConfig, head: dict[str, Any], **options: Any) -> None:
-        outputs = head[self.classes_option] if self.classes_option else 1
-        if not isinstance(outputs, numbers.Integral) or outputs < 1:
-            raise UserError(
-                f"{self.classes_option} must be an int of at least 1. Received: {outputs!r}"
-            )
+        if self.classes_option:
+            check_whole(self.classes_option, head[self.classes_option], 1)
         encoder = {name: options.pop(name, False) for name in ENCODER_OPTIONS}
         super().__init__(config, head | encoder, **options)
         self.encoder = AlbertModel(config, **encoder, dtype=self.dtype_policy)

@@ -15,14 +15,7 @@ import tensorflow as tf
 
 from albert_tf.errors import UserError
 from albert_tf.options import NUM_SPECIALS_OF_ONE
-from albert_tf.publish.graph_characters import (
-    differs_from_last,
-    followed_by,
-    indices_of,
-    read_characters,
-    running_total,
-    table_of,
-)
+from albert_tf.publish import graph_characters as graph
 from albert_tf.publish.graph_tokenization import STRINGS, operations
 from albert_tf.text.sequences import NUM_SPECIALS
 
@@ -235,7 +228,7 @@ class Choices(Texts):
         """Pieces of questions with the option in the blank or at the end: ragged [N * B, (T)]."""
         parts = tf.strings.split(tf.strings.regex_replace(questions, self._blanks, "_"), "_")
         rows = parts.value_rowids()
-        is_first = differs_from_last(rows)
+        is_first = graph.differs_from_last(rows)
         filled = tf.strings.join([tf.where(is_first, "", tf.gather(options, rows)), parts.values])
         filled = tf.strings.reduce_join(parts.with_values(filled).to_tensor(""), axis=1)
         texts = tf.where(
@@ -303,7 +296,7 @@ class WordLists(Texts):
         sentence = words.value_rowids()
         first = tf.gather(tf.concat([starts, pieces.row_splits[-1:]], 0), words.row_starts())
         part = (starts - tf.gather(first, sentence)) // (self.max_seq_length - 2)
-        is_new = differs_from_last(sentence) | differs_from_last(part)
+        is_new = graph.differs_from_last(sentence) | graph.differs_from_last(part)
         sequence = tf.cumsum(tf.cast(is_new, tf.int32)) - 1  # [N]
         sequence_starts = tf.boolean_mask(starts, is_new)  # [F]
         rows = tf.RaggedTensor.from_row_splits(
@@ -361,12 +354,14 @@ def _are_alignable(text, kind):
         return tf.math.unsorted_segment_sum(tf.cast(condition, tf.float64), rows, text.count)
 
     is_blank = (kind == _BLANK) | (kind == _SPACE)
-    is_last_blank = is_blank & ~followed_by(is_blank, text.rows)
+    is_last_blank = is_blank & ~graph.followed_by(is_blank, text.rows)
     counted = count((kind == _LINKED) | (kind == _UNLINKED) | is_last_blank, text.rows)
     # Of the white space before a word, the last character that becomes a space is linked.
-    seen = indices_of(kind != _BLANK)
+    seen = graph.indices_of(kind != _BLANK)
     kind, rows = tf.gather(kind, seen), tf.gather(text.rows, seen)
-    linked = count((kind == _LINKED) | ((kind == _SPACE) & followed_by(kind != _SPACE, rows)), rows)
+    linked = count(
+        (kind == _LINKED) | ((kind == _SPACE) & graph.followed_by(kind != _SPACE, rows)), rows
+    )
     return (linked > 0) & (linked >= 0.8 * counted)
 
 
@@ -383,12 +378,12 @@ def _ends_of_scripts(text, kind, pieces):
         pieces: PiecesWithOffsets of the paragraphs.
     """
     is_kept = kind != _DROPPED
-    kept = tf.concat([[-1], indices_of(is_kept)], axis=0)
-    kept_before = running_total(tf.cast(is_kept, tf.int32))
+    kept = tf.concat([[-1], graph.indices_of(is_kept)], axis=0)
+    kept_before = graph.running_total(tf.cast(is_kept, tf.int32))
     first = tf.gather(text.splits(), tf.cast(pieces.ends.value_rowids(), tf.int32))
     starts, ends = pieces.starts.values, pieces.ends.values
     last = tf.gather(kept, tf.gather(kept_before, first + ends))
-    is_alone = differs_from_last(pieces.ends.value_rowids()) & (ends == starts)
+    is_alone = graph.differs_from_last(pieces.ends.value_rowids()) & (ends == starts)
     is_blank = tf.concat([(kind == _BLANK) | (kind == _SPACE), [True]], axis=0)
     is_cut = (last - first >= starts) | tf.gather(is_blank, tf.maximum(last, first))
     ends = tf.where(is_cut, tf.maximum(last - first + 1, starts), ends)
@@ -432,14 +427,14 @@ class Paragraphs(Texts):
     def __init__(self, tokenizer, settings):
         super().__init__(tokenizer, settings.max_seq_length)
         self._settings = settings
-        self._kind_of = table_of(_link_kind, tokenizer.clean_up)
+        self._kind_of = graph.table_of(_link_kind, tokenizer.clean_up)
 
     def __call__(self, question, context):
         """Windows of string [B] and [B]; a context that cannot be aligned has one empty window."""
         settings = self._settings
-        text = read_characters(context)
+        text = graph.read_characters(context)
         context = tf.where(_are_alignable(text, self._kind_of(text.codes)), context, "")
-        text = read_characters(context)
+        text = graph.read_characters(context)
         # Every window must have room for a piece of the paragraph.
         longest = min(settings.max_query_length, settings.max_seq_length - NUM_SPECIALS - 1)
         queries = self.tokenizer.tokenize(question)[:, :longest]

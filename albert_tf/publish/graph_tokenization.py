@@ -14,30 +14,12 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from albert_tf.errors import UserError, import_extra
-from albert_tf.publish.graph_characters import (
-    SPACE,
-    DropMarks,
-    LowerLithuanian,
-    LowerSigma,
-    LowerTurkish,
-    OrderMarks,
-    Replacement,
-    StripAccents,
-    characters,
-    characters_at,
-    followed_by,
-    indices_of,
-    lower_characters,
-    read_characters,
-    running_total,
-    table_of,
-    to_strings,
-)
+from albert_tf.publish import graph_characters as graph
 from albert_tf.text import clean_up, tokenization
 
 BLANK, ALONE = 1, 2  # in WordPiece: white space; characters that are words of their own
 STRINGS = tf.TensorSpec([None], tf.string)
-_CASINGS = {"tr": LowerTurkish, "az": LowerTurkish, "lt": LowerLithuanian}
+_CASINGS = {"tr": graph.LowerTurkish, "az": graph.LowerTurkish, "lt": graph.LowerLithuanian}
 _CJK = tuple((*limits, ALONE) for limits in tokenization._CJK_RANGES)  # unassigned ones too
 
 
@@ -99,7 +81,7 @@ class GraphTokenizer(tf.Module):
         Returns:
             int32 RaggedTensor [B, (T)].
         """
-        return self._mode.tokenize(read_characters(texts)).ids
+        return self._mode.tokenize(graph.read_characters(texts)).ids
 
     @tf.function(input_signature=[STRINGS], autograph=False)
     def tokenize_with_offsets(self, texts):
@@ -114,7 +96,7 @@ class GraphTokenizer(tf.Module):
         Returns:
             PiecesWithOffsets. Starts and ends (exclusive) are characters of the given text.
         """
-        return self._mode.tokenize(read_characters(texts))
+        return self._mode.tokenize(graph.read_characters(texts))
 
 
 def _pieces(text, table, splits):
@@ -150,7 +132,7 @@ def _pieces(text, table, splits):
 class _SentencePieceMode(tf.Module):
     def __init__(self, tokenizer):
         super().__init__()
-        self._is_blank = table_of(str.isspace)
+        self._is_blank = graph.table_of(str.isspace)
         self._clean_up = _clean_up_steps(tokenizer.clean_up)
         processor = tokenization.load_sentencepiece(tokenizer.path)
         self._processor = operations().SentencepieceTokenizer(
@@ -162,7 +144,7 @@ class _SentencePieceMode(tf.Module):
             list(tokenizer.vocab), list(tokenizer.vocab.values()), tf.string, tf.int32
         )
         self._ids = tf.lookup.StaticHashTable(pieces, processor.unk_id())
-        digits = "".join(char for char in characters() if char.isdigit())
+        digits = "".join(char for char in graph.characters() if char.isdigit())
         self._digit_comma = f"(?s).*[{digits}],"
 
     def tokenize(self, text):
@@ -170,18 +152,18 @@ class _SentencePieceMode(tf.Module):
         for step in self._clean_up:
             text = step(text)
         pieces, starts, ends = self._processor.tokenize_with_offsets(
-            to_strings(text.codes, text.rows, text.count)
+            graph.to_strings(text.codes, text.rows, text.count)
         )
         string_starts = tf.gather(text.splits(), pieces.value_rowids())
-        solid = text.codes != SPACE
-        solid_before = running_total(tf.cast(solid, tf.int32))
+        solid = text.codes != graph.SPACE
+        solid_before = graph.running_total(tf.cast(solid, tf.int32))
         first, last = (
-            tf.gather(solid_before, characters_at(text.codes, string_starts, offsets.values))
+            tf.gather(solid_before, graph.characters_at(text.codes, string_starts, offsets.values))
             for offsets in (starts, ends)
         )
         table = tf.stack([self._ids.lookup(pieces.values), first, last], axis=1)
         table, splits = self._numbers_apart(pieces, table)
-        return _pieces(text.gather(indices_of(solid)), table, splits)
+        return _pieces(text.gather(graph.indices_of(solid)), table, splits)
 
     def _numbers_apart(self, pieces, table):
         """Takes pieces such as "1990," apart: see `tokenization.encode_pieces`.
@@ -226,15 +208,15 @@ def _clean_up_steps(settings):
     casing = _CASINGS.get(settings.casing_language) if settings.do_lower_case else None
     # The casing of a language looks at accents, so they are dropped after it.
     drops_at_once = settings.strip_accents and not casing
-    steps = [Replacement(_cleaned, settings, drops_at_once)]
+    steps = [graph.Replacement(_cleaned, settings, drops_at_once)]
     if settings.decomposes and not drops_at_once:
-        steps.append(OrderMarks())
+        steps.append(graph.OrderMarks())
     if casing:
         steps.append(casing())
         if settings.strip_accents:
-            steps.append(DropMarks())
+            steps.append(graph.DropMarks())
     if settings.do_lower_case:
-        steps.append(LowerSigma())
+        steps.append(graph.LowerSigma())
     return steps
 
 
@@ -246,16 +228,18 @@ def _cleaned(char, settings, drops_accents):
         char = clean_up.APART_WITH_ACCENT.get(settings.casing_language, {}).get(char, char)
     if drops_accents:
         char = "".join(part for part in char if not unicodedata.combining(part))
-    return lower_characters(char, settings.casing_language) if settings.do_lower_case else char
+    return (
+        graph.lower_characters(char, settings.casing_language) if settings.do_lower_case else char
+    )
 
 
 def _single_spaced(text, is_blank):
     """Like " ".join(text.split()): the last of every run of white space inside a text stays."""
     solid = is_blank(text.codes) == 0
-    solid_before = running_total(tf.cast(solid, tf.int32))[:-1]
+    solid_before = graph.running_total(tf.cast(solid, tf.int32))[:-1]
     is_inside = solid_before > tf.gather(solid_before, tf.gather(text.splits(), text.rows))
-    kept = indices_of(solid | (is_inside & followed_by(solid, text.rows)))
-    return text._replace(codes=tf.where(solid, text.codes, SPACE)).gather(kept)
+    kept = graph.indices_of(solid | (is_inside & graph.followed_by(solid, text.rows)))
+    return text._replace(codes=tf.where(solid, text.codes, graph.SPACE)).gather(kept)
 
 
 def _character_count(text, bytes_):
@@ -276,13 +260,13 @@ class _WordPieceMode(tf.Module):
                 f"{tokenizer.path} lacks {tokenization.UNKNOWN}: add it as a line of its own"
             )
         decomposes = lower and tokenizer.strip_accents
-        steps = [Replacement(_cleaned_of_word, lower, decomposes)]
+        steps = [graph.Replacement(_cleaned_of_word, lower, decomposes)]
         if decomposes:
-            steps.append(StripAccents())
+            steps.append(graph.StripAccents())
         if lower:
-            steps.append(LowerSigma())
+            steps.append(graph.LowerSigma())
         self._clean_up = steps
-        self._classes = table_of(_word_class, fixed=_CJK)
+        self._classes = graph.table_of(_word_class, fixed=_CJK)
         max_bytes = 4 * tokenization.MAX_CHARS_PER_WORD
         self._too_long = "a" * (max_bytes + 1)
         self._processor = operations().FastWordpieceTokenizer(
@@ -297,9 +281,9 @@ class _WordPieceMode(tf.Module):
         for step in self._clean_up:
             text = step(text)
         text, is_start = _in_words(text, self._classes(text.codes))
-        word_starts = indices_of(is_start)
+        word_starts = graph.indices_of(is_start)
         word_of = tf.cumsum(tf.cast(is_start, tf.int32)) - 1
-        words = to_strings(text.codes, word_of, tf.size(word_starts))
+        words = graph.to_strings(text.codes, word_of, tf.size(word_starts))
         lengths = tf.concat([word_starts[1:], [tf.size(is_start)]], axis=0) - word_starts
         is_too_long = lengths > tokenization.MAX_CHARS_PER_WORD
         pieces, starts, ends = self._processor.tokenize_with_offsets(
@@ -308,7 +292,8 @@ class _WordPieceMode(tf.Module):
         source = pieces.value_rowids()
         string_starts = tf.gather(word_starts, source)
         first, last = (
-            characters_at(text.codes, string_starts, offsets.values) for offsets in (starts, ends)
+            graph.characters_at(text.codes, string_starts, offsets.values)
+            for offsets in (starts, ends)
         )
         last = tf.minimum(last, string_starts + tf.gather(lengths, source))  # of a long word
         rows = tf.gather(text.rows, string_starts)
@@ -320,13 +305,13 @@ def _in_words(text, classes):
     """Text without its white space, and which of its characters start a word (bool [N])."""
     after_word = tf.concat([[True], classes[:-1] > 0], axis=0)[: tf.size(classes)]
     is_start = after_word | text.is_first() | (classes == ALONE)
-    solid = indices_of(classes != BLANK)
+    solid = graph.indices_of(classes != BLANK)
     return text.gather(solid), tf.gather(is_start, solid)
 
 
 def _cleaned_of_word(char, lower, decomposes):
     found = char if tokenization.cleaned(char) else ""
-    found = lower_characters(found) if lower else found
+    found = graph.lower_characters(found) if lower else found
     return unicodedata.normalize("NFD", found) if decomposes else found
 
 

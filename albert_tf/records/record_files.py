@@ -37,6 +37,10 @@ _LIMITED_BY = {
     "end_positions": "--max_seq_length",
     "label_ids": "the number of labels",
 }
+_WITHOUT = {  # features that records may lack -> the remedy
+    schemas.ORDER_LABEL: ". Give --sentence_loss_weight=0",
+    "token_boundary": ". It says where words begin: give --do_whole_word_mask=false",
+}
 _KINDS = {tf.int64: "int64_list", tf.float32: "float_list"}
 # Errors that bad data causes in a step. A lack of memory and lost workers raise other errors.
 _DATA_ERRORS = (tf.errors.DataLossError, tf.errors.InvalidArgumentError)
@@ -310,13 +314,12 @@ def first_records(path, count):
         raise
 
 
-def check_records(files, schema, flags=None):
+def check_records(files, schema):
     """Compares the first record of each file with the schema, before any training.
 
     Args:
         files: list of str, paths; or dict from path to the first of its `first_records`.
         schema: dict from feature name to `FeatureSpec`.
-        flags: dict from feature name to the flag that sets its length, for the message.
 
     Raises:
         UserError: a file is empty or no TFRecord file, or its first record does not fit.
@@ -324,10 +327,10 @@ def check_records(files, schema, flags=None):
     for path in files:
         with _advising(path):
             first = files[path] if isinstance(files, dict) else first_records(path, 1)[0]
-            _check_features(first, f"record 1 of {path}", schema, flags or {})
+            _check_features(first, f"record 1 of {path}", schema)
 
 
-def find_bad_record(files, schema, flags=None):
+def find_bad_record(files, schema):
     """Reads every record to find the one that broke a step; None if all are good.
 
     The arguments are those of `check_records`, with a list of files.
@@ -339,11 +342,11 @@ def find_bad_record(files, schema, flags=None):
         with _advising(path):
             for number, record in enumerate(_serialized(path), start=1):
                 where = f"record {number} of {path}"
-                _check_features(_features(record, where), where, schema, flags or {})
+                _check_features(_features(record, where), where, schema)
 
 
 @contextlib.contextmanager
-def naming_bad_records(files, schema, flags=None):
+def naming_bad_records(files, schema):
     """Context that replaces TensorFlow's error about a bad record by one that names the record.
 
     The arguments are those of `check_records`; `files` is a list of the files that the block reads.
@@ -354,7 +357,7 @@ def naming_bad_records(files, schema, flags=None):
     try:
         yield
     except _DATA_ERRORS:
-        find_bad_record(files, schema, flags)
+        find_bad_record(files, schema)
         raise
 
 
@@ -426,20 +429,21 @@ def _features(record, where):
         raise UserError(f"{where} is not a tf.train.Example") from error
 
 
-def _check_features(features, where, schema, flags):
+def _check_features(features, where, schema):
     for name, feature in schema.items():
         stored = schemas.stored_name(schema, name)
         if stored not in features:
             there = ", ".join(sorted(features)) or "none"
-            raise UserError(f"{where} has no feature {stored}; it has {there}")
+            remedy = _WITHOUT.get(name, "")
+            raise UserError(f"{where} has no feature {stored}; it has {there}{remedy}")
         kind, wanted = features[stored].WhichOneof("kind"), _KINDS[feature.dtype]
         if kind != wanted:
             raise UserError(f"feature {stored} in {where} is {kind or 'empty'}, not {wanted}")
         values = np.array(getattr(features[stored], kind).value)
         if len(values) != feature.length:
             needed = f"{feature.length} are needed"
-            if name in flags:
-                needed = f"--{flags[name]}={feature.length}"
+            if feature.set_by:
+                needed = f"--{feature.set_by}={feature.length}"
             if name.startswith("masked_lm_") and len(values) == 2 * feature.length:
                 needed += ", to be doubled for data made with --do_permutation"
             raise UserError(f"feature {stored} in {where} has {len(values)} numbers, but {needed}")

@@ -34,6 +34,7 @@ class FeatureSpec:
         minimum, maximum: int or float, the smallest and the largest value allowed; None for the
             limits of int32 or float32, which are the types of batches.
         stored_as: str or None, the feature's name in records of another tool.
+        set_by: str or None, the option that sets the length, for messages.
     """
 
     dtype: tf.DType
@@ -41,6 +42,7 @@ class FeatureSpec:
     minimum: float | None = None
     maximum: float | None = None
     stored_as: str | None = None
+    set_by: str | None = None
 
     @property
     def limits(self):
@@ -74,17 +76,14 @@ def as_stored(schema, record):
     }
 
 
-def _index(length, size=None):
+def _index(length, size=None, set_by=None):
     """Feature of numbers from 0 to size - 1, or to the largest int32 if no size is given."""
-    return FeatureSpec(tf.int64, length, 0, None if size is None else size - 1)
+    return FeatureSpec(tf.int64, length, 0, None if size is None else size - 1, set_by=set_by)
 
 
-def _token_features(length, vocab_size=None, type_vocab_size=None):
-    return {
-        "input_ids": _index(length, vocab_size),
-        "input_mask": _index(length, 2),
-        "segment_ids": _index(length, type_vocab_size),
-    }
+def _token_features(length, vocab_size=None, type_vocab_size=None, set_by=None):
+    sizes = {"input_ids": vocab_size, "input_mask": 2, "segment_ids": type_vocab_size}
+    return {name: _index(length, size, set_by) for name, size in sizes.items()}
 
 
 def pretraining_schema(max_seq_length, max_predictions_per_seq, *, vocab_size=None, **sizes):
@@ -100,12 +99,13 @@ def pretraining_schema(max_seq_length, max_predictions_per_seq, *, vocab_size=No
         vocab_size: int V, or None for no limit on ids; the same in all schemas.
         sizes: type_vocab_size, int, or None for no limit on segment ids; the same in all schemas.
     """
+    tokens, masks = {"set_by": "max_seq_length"}, {"set_by": "max_predictions_per_seq"}
     return {
-        **_token_features(max_seq_length, vocab_size, **sizes),
-        "token_boundary": _index(max_seq_length, 2),
-        "masked_lm_positions": _index(max_predictions_per_seq, max_seq_length),
-        "masked_lm_ids": _index(max_predictions_per_seq, vocab_size),
-        "masked_lm_weights": FeatureSpec(tf.float32, max_predictions_per_seq, minimum=0),
+        **_token_features(max_seq_length, vocab_size, **sizes, **tokens),
+        "token_boundary": _index(max_seq_length, 2, **tokens),
+        "masked_lm_positions": _index(max_predictions_per_seq, max_seq_length, **masks),
+        "masked_lm_ids": _index(max_predictions_per_seq, vocab_size, **masks),
+        "masked_lm_weights": FeatureSpec(tf.float32, max_predictions_per_seq, minimum=0, **masks),
         ORDER_LABEL: _index(1, 2),
     }
 
@@ -222,23 +222,21 @@ def encode_rows(arrays, schema):
 
 
 @contextlib.contextmanager
-def open_writers(paths):
-    """Context with TFRecord writers whose files appear complete when the block ends.
+def record_writer(path):
+    """Context with a TFRecord writer whose file appears complete when the block ends.
 
-    They are written under temporary names in the same directories and renamed on a clean exit. On
-    an error they are removed, and existing files at the paths stay unchanged.
+    It is written under a temporary name in the same directory and renamed on a clean exit. On an
+    error it is removed, and what was at the path before stays.
 
     Args:
-        paths: list of str.
+        path: str; the writer compresses if it ends in .gz.
 
     Yields:
-        list of tf.io.TFRecordWriter, one per path; it compresses if the path ends in .gz.
+        tf.io.TFRecordWriter.
     """
-    with files.replacing(*paths) as names, contextlib.ExitStack() as stack:
-        yield [
-            stack.enter_context(tf.io.TFRecordWriter(name, compression_of(path)))
-            for name, path in zip(names, paths, strict=True)
-        ]
+    compression = compression_of(path)
+    with files.replacing(path) as (name,), tf.io.TFRecordWriter(name, compression) as writer:
+        yield writer
 
 
 def expand_shards(names, count=None, flag="output_file"):
@@ -292,7 +290,7 @@ def write_records(path, schema, batches):
         UserError: there is no record.
     """
     count = 0
-    with open_writers([path]) as (writer,):
+    with record_writer(path) as writer:
         for arrays in batches:
             flat = {name: values.reshape(len(values), -1) for name, values in arrays.items()}
             for record in encode_rows(flat, schema):

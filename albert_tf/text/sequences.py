@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from albert_tf.errors import UserError
+from albert_tf.errors import UserError, check_whole
 from albert_tf.options import NUM_SPECIALS, NUM_SPECIALS_OF_ONE, SHORTEST
 
 Texts = list[str] | tuple[str, ...] | npt.NDArray[Any]  # several texts; arrays are of str
@@ -40,20 +40,22 @@ def both_ends(ids, count):
     return ids[: count // 2] + ids[len(ids) - (count - count // 2) :]
 
 
-def pack_segments(firsts, seconds, special_ids, max_length):
+def pack_segments(firsts, seconds, special_ids, max_length, together=1):
     """Arrays of the sequences [CLS] first [SEP] second [SEP], padded with 0.
 
     Args:
-        firsts: list of n lists of int, ids of the first segments, already cut.
+        firsts: list of n lists of int, ids of the first segments, already cut; None instead of a
+            list for a sequence that is absent, all 0.
         seconds: list of n items: a list of int, or None for a sequence [CLS] first [SEP].
         special_ids: tokenization.SpecialIds.
         max_length: int, T.
+        together: int, W, sequences of a row.
 
     Returns:
-        dict of numpy arrays [n, T]: input_ids (int32), input_mask and segment_ids (int8).
+        dict of numpy arrays [n / W, W * T]: input_ids (int32), input_mask and segment_ids (int8).
     """
     cls, sep = [special_ids.cls], [special_ids.sep]
-    heads = [cls + first + sep for first in firsts]
+    heads = [[] if first is None else cls + first + sep for first in firsts]
     rows = [
         head if second is None else head + second + sep
         for head, second in zip(heads, seconds, strict=True)
@@ -62,13 +64,14 @@ def pack_segments(firsts, seconds, special_ids, max_length):
     ends = np.array([len(row) for row in rows], int)[:, np.newaxis]
     positions = np.arange(max_length)
     mask = positions < ends
-    ids = np.full(mask.shape, special_ids.pad, np.int32)
+    ids = np.full(mask.shape, np.where(ends, special_ids.pad, 0), np.int32)
     ids[mask] = np.fromiter(itertools.chain.from_iterable(rows), np.int32, count=ends.sum())
-    return {
+    found = {
         "input_ids": ids,
         "input_mask": mask.astype(np.int8),
         "segment_ids": (mask & (positions >= ends_of_first)).astype(np.int8),
     }
+    return {name: values.reshape(-1, together * max_length) for name, values in found.items()}
 
 
 def pack_pairs(tokenizer, texts, pairs, max_length, lengths=None, keeps_ends=False):
@@ -121,13 +124,8 @@ def pack_windows(tokenizer, texts, max_length, windows, lengths=None):
         starts = (min(start, last) for start in range(0, max(len(ids), 1), room))
         found = [ids[start : start + room] for start in starts]
         parts += [*found, *[None] * windows][:windows]
-    exists = np.array([[part is not None] for part in parts], np.int32).reshape(-1, 1)
-    segments = [part or [] for part in parts], [None] * len(parts)
-    packed = pack_segments(*segments, tokenizer.special_ids(with_mask=False), max_length)
-    return {
-        name: (values * exists).astype(values.dtype).reshape(-1, windows * max_length)
-        for name, values in packed.items()
-    }
+    special_ids = tokenizer.special_ids(with_mask=False)
+    return pack_segments(parts, [None] * len(parts), special_ids, max_length, windows)
 
 
 def as_texts(texts: str | Texts, name: str = "texts") -> list[str]:
@@ -152,8 +150,7 @@ def as_texts(texts: str | Texts, name: str = "texts") -> list[str]:
 
 def packed(tokenizer, texts, pairs, max_length, lengths=None, keeps_ends=False):
     """Encodes texts as features of records: the arrays of `pack_pairs`, as int32."""
-    if max_length < SHORTEST:
-        raise UserError(f"max_length must be at least {SHORTEST}. Received: {max_length}")
+    check_whole("max_length", max_length, SHORTEST)
     texts = as_texts(texts)
     pairs = [""] * len(texts) if pairs is None else as_texts(pairs, "pairs")
     if len(pairs) != len(texts):

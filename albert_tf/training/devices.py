@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.errors import UserError
+from albert_tf.errors import UserError, about
 from albert_tf.options import PRECISIONS
 
 
@@ -57,13 +57,10 @@ def _create_multi_worker_strategy():
             '{"cluster": {"worker": ["host1:2222", "host2:2222"]}, "task": {"type": "worker", '
             f'"index": 0}}}}. Received: {text[:1000]!r}'
         )
-    try:
+    what = f"TF_CONFIG={text}: this worker cannot listen at its own address"
+    remedy = "Check that it is of this machine and its port is free"
+    with about(what, tf.errors.UnknownError, remedy=remedy):
         return tf.distribute.MultiWorkerMirroredStrategy()
-    except tf.errors.UnknownError as error:  # no server at this worker's own address
-        raise UserError(
-            f"TF_CONFIG={text}: this worker cannot listen at its own address "
-            f"({error.message}). Check that it is of this machine and its port is free"
-        ) from error
 
 
 def _describes_cluster(text):
@@ -84,18 +81,14 @@ def _describes_cluster(text):
 
 
 def _create_tpu_strategy(tpu_name, tpu_zone, gcp_project):
-    try:
+    flags = f"--tpu_name={tpu_name}, --tpu_zone={tpu_zone}, --gcp_project={gcp_project}"
+    with about(f"no TPU found ({flags})", ValueError, RuntimeError, tf.errors.OpError):
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver(
             tpu=tpu_name or "", zone=tpu_zone, project=gcp_project
         )
         if tpu_name not in (None, "", "local"):
             tf.config.experimental_connect_to_cluster(resolver)
         tf.tpu.experimental.initialize_tpu_system(resolver)
-    except (ValueError, RuntimeError, tf.errors.OpError) as error:
-        raise UserError(
-            f"no TPU found (--tpu_name={tpu_name}, --tpu_zone={tpu_zone}, "
-            f"--gcp_project={gcp_project}): {error}"
-        ) from error
     return tf.distribute.TPUStrategy(resolver)
 
 

@@ -56,10 +56,6 @@ class _Source(NamedTuple):
     masking: graph_masking.Masking | None
     entropy: float
 
-    def naming_bad_records(self):
-        """Context in which errors name the bad record that caused them."""
-        return record_files.naming_bad_records(self.files, self.schema, _record_flags(self.schema))
-
 
 def _train_and_evaluate(config, options, strategy):
     source, eval_source = _find_inputs(config, options)
@@ -83,7 +79,8 @@ def _train_and_evaluate(config, options, strategy):
         length, predictions = options.max_seq_length, options.max_predictions_per_seq
         run.metrics.flops = flops.training_flops(config, 1, length, predictions)
     evaluator = _make_evaluator(run, eval_source) if options.do_eval else None
-    with source.naming_bad_records(), eval_source.naming_bad_records():
+    naming = record_files.naming_bad_records
+    with naming(source.files, source.schema), naming(eval_source.files, eval_source.schema):
         if options.do_train:
             _train(run, source, evaluator)
         else:
@@ -141,12 +138,10 @@ def _source_of(config, options, paths, *, may_be_masked):
     boundary = {"token_boundary": schema.pop("token_boundary")}  # the model does not read it
     order = {schemas.ORDER_LABEL: schema.pop(schemas.ORDER_LABEL)}
     unmasked = {name: schema[name] for name in schema if not name.startswith("masked_lm_")}
-    record_files.check_records(first, unmasked, _record_flags(unmasked))
-    path = _first_without(schemas.ORDER_LABEL, first)
-    if path and options.sentence_loss_weight:
-        raise UserError(f"{path} has no {schemas.ORDER_LABEL}: give --sentence_loss_weight=0")
-    if not path:
+    has_order = all(schemas.ORDER_LABEL in record for record in first.values())
+    if has_order or options.sentence_loss_weight:
         schema, unmasked = schema | order, unmasked | order
+    record_files.check_records(first, unmasked)
     masking = None if may_be_masked and masked == paths else options.masking
     if masking is None and masked != paths:
         path = next(path for path in paths if path not in masked)
@@ -162,25 +157,15 @@ def _source_of(config, options, paths, *, may_be_masked):
         schema = unmasked
         if masking.settings.do_whole_word_mask:
             schema |= boundary
-            if path := _first_without("token_boundary", first):
-                raise UserError(
-                    f"{path} has no token_boundary (where words begin): give "
-                    "--do_whole_word_mask=false"
-                )
         found = first[paths[0]][schemas.stored_name(schema, "input_ids")].int64_list.value[0]
         if found != masking.special_ids.cls:
             raise UserError(
                 f"record 1 of {paths[0]} begins with the id {found}, and [CLS] of --spm_model_file "
                 f"or --vocab_file has {masking.special_ids.cls}: give the vocabulary of the records"
             )
-    record_files.check_records(first, schema, _record_flags(schema))
+    record_files.check_records(first, schema)
     _, counts = np.unique(np.concatenate(pieces), return_counts=True)
     return _Source(paths, schema, masking, scipy.special.entr(counts / counts.sum()).sum())
-
-
-def _first_without(name, first):
-    """The first path whose record lacks a feature, or None; `first` is a dict of path -> record."""
-    return next((path for path, record in first.items() if name not in record), None)
 
 
 def _is_masked(features):
@@ -235,15 +220,6 @@ class PlateauNotice:
                 f"{self._entropy:.2f}. If this lasts, start again with a third of --learning_rate, "
                 "or a longer warm-up"
             )
-
-
-def _record_flags(schema):
-    """The flag that sets the length of each feature, for messages."""
-    return {
-        name: "max_predictions_per_seq" if name.startswith("masked_lm") else "max_seq_length"
-        for name in schema
-        if name != schemas.ORDER_LABEL
-    }
 
 
 def _train(run, source, evaluator):

@@ -72,6 +72,6 @@ def test_the_parameters_of_a_config_are_those_of_the_model(overrides):
     encoder = [v.shape.as_list() for name, v in named if name.startswith("bert/")]
     assert config.num_parameters == sum(map(math.prod, encoder))
     # The original makes variables when a layer uses them.
-    used = {config.attention_group(layer) for layer in range(config.num_hidden_layers)}
+    used = {*config.groups("attention")}
     names = "".join(name for name, _ in named)
     assert {int(g) for g in re.findall(r"group_(\d+)/inner_group_0/attention_1", names)} == used

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from tests.fuzz import commands, corpus, mutators, processes
-from tests.script_flags import module_of
+from tests.script_flags import define_flags, module_of
 
 SECONDS = 60  # of computing; many times what a case takes
 # In bytes. Most cases take half a GiB; a config that lost its sizes has those of ALBERT-xxlarge,
@@ -111,7 +111,7 @@ def _flags(argv):
 def _defined_flags(script):
     from absl import flags
 
-    module_of(script).define_flags()
+    define_flags(module_of(script))
     known = flags.FLAGS
     return sorted(
         name for name in known if not known.find_module_defining_flag(name).startswith("absl")

@@ -10,7 +10,6 @@ from albert_tf.records import input_pipeline, record_files, schemas
 from albert_tf.records.schemas import FeatureSpec
 
 SCHEMA = {"ids": FeatureSpec(tf.int64, 3), "weight": FeatureSpec(tf.float32, 1)}
-FLAGS = {"ids": "max_seq_length"}
 
 
 def example(number):
@@ -25,7 +24,7 @@ def encode(arrays, schema):
 
 
 def write(path, numbers, schema=SCHEMA, make=example):
-    with schemas.open_writers([str(path)]) as (writer,):
+    with schemas.record_writer(str(path)) as writer:
         for number in numbers:
             writer.write(encode(make(number), schema))
     return str(path)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Counts of the records of files, kept in a file; damaged records are named."""
 
+import dataclasses
 import gzip
 import itertools
 import json
@@ -15,23 +16,27 @@ from albert_tf import progress
 from albert_tf.records import input_pipeline, record_files, schemas
 from albert_tf.records.schemas import FeatureSpec
 from tests.errors import refuses
-from tests.records.small_records import FLAGS, SCHEMA, encode, example, train_batches, write
+from tests.records.small_records import SCHEMA, encode, example, train_batches, write
 
-LONGER = {"ids": FeatureSpec(tf.int64, 128)}
+LONGER = FeatureSpec(tf.int64, 128)
 
 
 @pytest.mark.parametrize(
-    ("schema", "flags", "message"),
+    ("name", "spec", "message"),
     [
-        (LONGER, FLAGS, "--max_seq_length=128 ... 3 ... record 1 ... 1.tfrecord"),
-        (LONGER, None, "record 1 ... 3 ... 128"),
-        ({"label": SCHEMA["ids"]}, FLAGS, "label ... ids, weight"),
-        ({"weight": FeatureSpec(tf.int64, 1)}, FLAGS, "float_list ... int64_list"),
+        (
+            "ids",
+            dataclasses.replace(LONGER, set_by="max_seq_length"),
+            "--max_seq_length=128 ... 3 ... record 1 ... 1.tfrecord",
+        ),
+        ("ids", LONGER, "record 1 ... 3 ... 128"),
+        ("label", SCHEMA["ids"], "label ... ids, weight"),
+        ("weight", FeatureSpec(tf.int64, 1), "float_list ... int64_list"),
     ],
 )
-def test_features_that_do_not_fit_are_named(five_files, schema, flags, message):
+def test_features_that_do_not_fit_are_named(five_files, name, spec, message):
     with refuses(message):
-        record_files.check_records(five_files, schema, flags)
+        record_files.check_records(five_files, {name: spec})
 
 
 def test_doubled_predictions_are_explained(tmp_path):
@@ -40,31 +45,29 @@ def test_doubled_predictions_are_explained(tmp_path):
         return {name: np.zeros(feature.length, int) for name, feature in schema.items()}
 
     path = write(tmp_path / "a", [0], schemas.pretraining_schema(8, 4), permuted)
-    flags = {"masked_lm_positions": "max_predictions_per_seq"}
-    message = "--max_predictions_per_seq=2 ... 4 ... do_permutation"
-    with refuses(message):
-        record_files.check_records([path], schemas.pretraining_schema(8, 2), flags)
+    with refuses("--max_predictions_per_seq=2 ... 4 ... do_permutation"):
+        record_files.check_records([path], schemas.pretraining_schema(8, 2))
 
 
 def test_files_that_are_no_records(tmp_path):
     with refuses("TFRecord"):
-        record_files.check_records([str(tmp_path / "absent")], SCHEMA, FLAGS)
-    with schemas.open_writers([str(tmp_path / "other")]) as (writer,):
+        record_files.check_records([str(tmp_path / "absent")], SCHEMA)
+    with schemas.record_writer(str(tmp_path / "other")) as writer:
         writer.write(b"\xff\xff\xff")
     with refuses("record 1 ... tf.train.Example"):
-        record_files.check_records([str(tmp_path / "other")], SCHEMA, FLAGS)
+        record_files.check_records([str(tmp_path / "other")], SCHEMA)
 
 
 def test_find_bad_record_says_which(tmp_path, five_files):
     path = str(tmp_path / "mixed")
     short = SCHEMA | {"ids": FeatureSpec(tf.int64, 2)}
-    with schemas.open_writers([path]) as (writer,):
+    with schemas.record_writer(path) as writer:
         writer.write(encode(example(1), SCHEMA))
         writer.write(encode({"ids": [1, 2], "weight": [0.0]}, short))
-    record_files.check_records([path], SCHEMA, FLAGS)
-    assert record_files.find_bad_record(five_files, SCHEMA, FLAGS) is None
+    record_files.check_records([path], SCHEMA)
+    assert record_files.find_bad_record(five_files, SCHEMA) is None
     with refuses("2 ... record 2"):
-        record_files.find_bad_record([*five_files, path], SCHEMA, FLAGS)
+        record_files.find_bad_record([*five_files, path], SCHEMA)
 
 
 @pytest.mark.parametrize(

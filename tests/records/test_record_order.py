@@ -151,7 +151,7 @@ def test_the_order_is_the_same_on_every_machine(tmp_path):
 
 def test_rows_of_other_shares_are_not_parsed(tmp_path):
     path = str(tmp_path / "a")
-    with schemas.open_writers([path]) as (writer,):
+    with schemas.record_writer(path) as writer:
         for number in range(8):
             good = small.encode(small.example(number), SCHEMA)
             writer.write(b"no example" if number % 4 >= 2 else good)

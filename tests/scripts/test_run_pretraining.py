@@ -57,7 +57,7 @@ def golden_batches():
 
 
 def write_records(path, rows):
-    with schemas.open_writers([str(path)]) as (writer,):
+    with schemas.record_writer(str(path)) as writer:
         for row in rows:
             writer.write(encode(row, schema()))
     return path

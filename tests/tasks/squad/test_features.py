@@ -470,7 +470,7 @@ def test_training_records_are_the_originals(tmp_path, capsys, version, tokenizer
     data = data_set(tokenizer, tmp_path, version, train_file=source, train_feature_file=made)
     assert data.training_records.paths == [made]
     schema = schemas.squad_schema(64, training=True)
-    assert record_files.find_bad_record([made], schema, {}) is None
+    assert record_files.find_bad_record([made], schema) is None
     assert read_all(made) == read_all(str(original))
     skipped = f"train: 2 ... {len(data.train_examples)} ... .skipped.txt"
     assert data.training_records.paths == [made]  # --num_train_epochs counts them, too
