@@ -645,8 +645,8 @@ class ClassifierData(Options, heading="Task and data"):
     labels: list | None = option(None, "tsv, ner: the classes; by default those of the training.",
         read_by="!regression task_name=tsv,multi_label,ner", on_record="equal")
     skip_other_labels: bool = option(False, on_record="follow", read_by=f"labels {_OF_TEXTS}", help=
-        "tsv: leave out the rows with a label that is not among --labels, and count them. In a test "
-        "file, they are predicted and not scored.")
+        "tsv: leave out the rows with a label that is not among --labels, and count them. In a "
+        "test file, they are predicted and not scored.")
     regression: bool = option(False, help=
         "tsv: the labels are numbers to predict, of one column or of several, separated by commas.",
         read_by="task_name=tsv", on_record="equal")
