@@ -30,6 +30,8 @@ MISSING = {
     "nan", "-nan", "na", "#na", "n/a", "#n/a", "#nv", "<na>", "none", "nil", "null", "(null)",
     "\\n", "1.#ind", "-1.#ind", "1.#qnan", "-1.#qnan", "#n/a n/a", "-", "?",
 }  # fmt: skip
+# One inside a list or an object.
+_OF_NUMPY = re.compile(r"(?s)(?:np\.\w+|array)\((\[.*?\]|[^()]*?)(?:,\s*dtype=\w+)?\)")
 _OF_R = re.compile(r"c\(([\"'].*)\)", re.DOTALL)
 _EMPTY = {"", "()", "set()", "nan", "None", "null"}  # cells without a label, in a column of lists
 
@@ -64,7 +66,7 @@ def find_form(cells, known=()):
         known: sequence of str, all classes in the order of their ids, if they are known. A
             separator by which all labels are known comes first.
     """
-    cells = [*map(_bare, cells)]
+    cells = [*map(bare, cells)]
     filled = [cell for cell in cells if cell]
     labelled = [cell for cell in filled if cell not in _EMPTY]
     if sum(map(_is_list, labelled)) * 2 > len(labelled):
@@ -94,7 +96,7 @@ def split(cells, form, known=()):
         UserError: a label is a list or an object, or lists of 0 and 1 have not one entry for each
             class.
     """
-    lists = _lists([*map(_bare, cells)], form.separator)
+    lists = _lists([*map(bare, cells)], form.separator)
     if form.is_one_hot:
         return _of_one_hot(lists, known)
     lists = [[*dict.fromkeys(filter(None, items))] for items in lists]
@@ -104,7 +106,7 @@ def split(cells, form, known=()):
     return lists
 
 
-def _bare(cell):
+def bare(cell):
     """A cell without space around it, and without the name of the type of a list."""
     cell = cell.strip()
     if cell[:2] == '"[' and cell[-2:] == ']"':  # JSON in JSON
@@ -148,7 +150,7 @@ def only_ones(cells):
     Raises:
         UserError: all cells hold lists, and one has not one label or cannot be read.
     """
-    cells = [*map(_bare, cells)]
+    cells = [*map(bare, cells)]
     filled = [cell for cell in cells if cell]
     if not filled or not all(cell[0] == "[" and cell[-1] == "]" for cell in filled):
         return cells
@@ -185,7 +187,7 @@ def values_of(cell):
     try:
         items = json.loads(cell)
     except ValueError:
-        cell = re.sub(r"np\.\w+\(([^()]*)\)", r"\1", cell)
+        cell = _OF_NUMPY.sub(r"\1", cell)
         of_python = re.sub(r"(?<=['\"])\s+(?=['\"])", ", ", cell)  # NumPy writes no commas
         try:
             items = ast.literal_eval(of_python)

@@ -49,7 +49,7 @@ def read_gold(path):
     gold, version_2 = {}, False
     for where, _, qa in questions.entries(path, with_context=False):
         gold[qa["id"]] = questions.answer_texts(qa, where)
-        version_2 |= bool(qa.get("is_impossible")) or not gold[qa["id"]]
+        version_2 |= questions.lacks_answer(qa)
     if not gold:
         raise UserError(f"{path} holds no question")
     return gold, version_2

@@ -263,8 +263,7 @@ OF_VERSION_2 = json.dumps({"data": [{"paragraphs": [{"qas": [UNANSWERED]}]}]})
     [
         (None, "{}", None, "data.json"),
         ("{}", "{}", None, "data.json ... question"),
-        (one_paragraph(1), "{}", None, "data.json ... 'text'"),
-        (one_paragraph({"text": 5}), "{}", None, "data.json ... 'text' ... 5"),
+        (one_paragraph({"span": 5}), "{}", None, "data.json ... 'text' ... 5"),
         ('{"data": []}', "{}", None, "data.json ... question"),
         (one_paragraph(), "{}", None, "'answers'"),
         (ONE, "[]", None, "JSON"),
