@@ -71,6 +71,8 @@ def _evaluate_files(args):
     na_scores = _read_dict(args.na_prob_file, "number", is_number) if args.na_prob_file else None
     names = " and ".join(filter(None, (args.predictions_file, args.na_prob_file)))
     with about(f"{names} for {args.data_file}"):
+        if gold.keys().isdisjoint(predictions):
+            raise UserError("none of the questions has a prediction: are they of another file?")
         if version_2:
             return scores.evaluate_v2(gold, predictions, na_scores, threshold, args.f1_unit)
         return scores.evaluate_v1(gold, predictions, args.f1_unit)

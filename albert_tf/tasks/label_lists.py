@@ -38,6 +38,8 @@ MISSING = {
 }  # fmt: skip
 _TRUTHS = {"true": "1", "false": "0"}
 _LONG = 2  # numbers; a longer list that repeats one is no list of ids
+# One inside a list or an object.
+_OF_NUMPY = re.compile(r"(?s)(?:np\.\w+|array)\((\[.*?\]|[^()]*?)(?:,\s*dtype=\w+)?\)")
 _OF_R = re.compile(r"c\(([\"'].*|[\d., ]+)\)|(?:character|integer|numeric|logical)\(0\)", re.DOTALL)
 _EMPTY = {"", "()", "set()", "nan", "None", "null"}  # cells without a label, in a column of lists
 
@@ -73,7 +75,7 @@ def find_form(cells, known=()):
         known: sequence of str, all classes in the order of their ids, if they are known. A
             separator is the one by which most labels are among them, or occur again.
     """
-    cells = [*map(_bare, cells)]
+    cells = [*map(bare, cells)]
     filled = [cell for cell in cells if cell]
     labelled = [cell for cell in filled if cell not in _EMPTY]
     if sum(map(_is_list, labelled)) * 2 > len(labelled):
@@ -106,7 +108,7 @@ def split(cells, form, known=()):
         UserError: a label is a list or an object, or lists of 0 and 1 have not one entry for each
             class.
     """
-    lists = _lists([*map(_bare, cells)], form.separator)
+    lists = _lists([*map(bare, cells)], form.separator)
     if form.is_one_hot:
         return _of_one_hot(lists, known)
     lists = [[*dict.fromkeys(filter(None, items))] for items in lists]
@@ -116,7 +118,7 @@ def split(cells, form, known=()):
     return lists
 
 
-def _bare(cell):
+def bare(cell):
     """A cell without space around it, and without the name of the type of a list."""
     cell = cell.strip()
     if cell[:2] == '"[' and cell[-2:] == ']"':  # JSON in JSON
@@ -169,7 +171,7 @@ def only_ones(cells):
     Raises:
         UserError: all cells hold lists, and one has not one label or cannot be read.
     """
-    cells = [*map(_bare, cells)]
+    cells = [*map(bare, cells)]
     filled = [cell for cell in cells if cell]
     if not filled or not all(cell[0] == "[" and cell[-1] == "]" for cell in filled):
         return cells
@@ -203,8 +205,10 @@ def values_of(cell):
     """
     if len(cell) < 3:
         return []
-    cell = re.sub(r"np\.\w+\(([^()]*)\)", r"\1", cell)
     items = _literal(cell)
+    if items is None:
+        cell = _OF_NUMPY.sub(r"\1", cell)
+        items = _literal(cell)
     if items is None:
         mark = r"\s*,\s*" if "," in cell else r"\s+"
         items = [item.strip("'\"") for item in re.split(mark, cell[1:-1].strip())]

@@ -23,9 +23,11 @@ FIRST_UNIQUE_ID = 1_000_000_000
 
 
 def _answer_pieces(example, alignment):
-    """First and last piece of the answer; None if it is in no piece."""
+    """First and last piece of the answer; None if it is in no piece, or not in the paragraph."""
     if example.is_impossible:
         return UNLINKED, UNLINKED
+    if example.is_lost:
+        return None
     first = example.start_position
     last = first + len(example.orig_answer_text) - 1
     start, end = (

@@ -6,31 +6,31 @@ import dataclasses
 import random
 import re
 import reprlib
+import unicodedata
 
-from albert_tf.errors import UserError
-from albert_tf.tasks import json_file, tables
+from albert_tf.errors import UserError, about
+from albert_tf.tasks import json_file, label_lists, tables
 
-_FORM = (
-    "a SQuAD file is JSON: an object whose `data` holds articles with paragraphs, or a list of "
-    "questions with a context each"
-)
-
-
+_FORM = "`data` of SQuAD holds `paragraphs`; rows of JSON, CSV or TSV need `context` and `question`"
 _KEYS = {"question", "paragraphs", "qas"}  # of a row of a file
 _SHORT_PARAGRAPH = 200  # characters; no question of SQuAD without a question mark is longer
-# Names of other data sets for those of SQuAD.
-_OF_QUESTIONS = {
-    "context_text": "context",
-    "query_text": "question",
-    "query_id": "id",
-    "qid": "id",
-}
-_OF_ANSWERS = {
-    "answer": "text",
-    **dict.fromkeys(("answer_begin_position", "answer_starts", "start_char"), "answer_start"),
-}
-_INFERRED = "is_impossible was not stated"  # key of a question with an empty list of answers
-_TRUTHS = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
+_NAMES = {  # of SQuAD -> names that may stand for it, in small letters; the first that is filled
+    "id": ("id", "query_id", "qid", "question_id", "_id"),
+    "context": ("context", "context_text", "passage", "paragraph", "text", "document", "article"),
+    "question": ("question", "query_text", "question_text", "query"),
+    "answers": ("answers", "answer", "answer_text", "answers.text", "answer.text"),
+    "text": ("text", "answer", "answer_text"),
+    "answer_start": ("answer_start", "answers.answer_start", "answer.answer_start",
+                     "answer_begin_position", "answer_starts", "start_char"),
+    "start": ("start", "offset"),  # of characters, or perhaps of tokens
+}  # fmt: skip
+_OF_ANSWERS = ("text", "answer_start", "start")
+# The text of a list or dict, as in CSV. An answer may be [1].
+_WRITTEN = re.compile(r"""\[\s*(["'{]|array|\]$)|\{\s*["'](text|answer)""")
+_TRUTHS = {"true": True, "1": True, "1.0": True, "yes": True}
+_TRUTHS |= {"false": False, "0": False, "0.0": False, "no": False}
+# A letter next to a word belongs to it; Thai, Chinese, Korean and others have no space between.
+_LETTER = re.compile(r"[^\W\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u2e80-\uffff]")
 _QUESTION_MARKS = ("?", "\uff1f", "\u061f", "\u037e", "\u055e")  # of Latin, Chinese, Arabic, ...
 
 
@@ -44,7 +44,8 @@ class SquadExample:
         paragraph_text: str, raw; all questions of a paragraph share the one string.
         answers: tuple of str, the gold answers for scoring; None if the file has none.
         orig_answer_text: str, the answer to train on ("" if impossible); None for prediction.
-        start_position: int, its first character in paragraph_text, -1 if impossible; or None.
+        start_position: int, its first character in paragraph_text, -1 if impossible or if the text
+            is not there; or None.
         is_impossible: bool, whether training has no answer to learn; False for prediction.
         places: int, where the answer to train on may be, if the file does not say where; or 0.
     """
@@ -57,6 +58,11 @@ class SquadExample:
     start_position: int | None = None
     is_impossible: bool = False
     places: int = 0
+
+    @property
+    def is_lost(self):
+        """Whether there is an answer to train on, but not in the paragraph."""
+        return bool(self.orig_answer_text) and self.start_position < 0
 
 
 def check_not_swapped(question, context, place=""):
@@ -83,57 +89,68 @@ def check_not_swapped(question, context, place=""):
 def entries(path, with_context=True):
     """Yields (where, context, qa) for every question of a file; `where` is for messages.
 
-    The file has the form of SQuAD, or is a list of questions with a `context` each, as of the
-    library `datasets`, in any form of `tables.objects`. The `id` of a qa is a str. A whole number
-    becomes one, and a question without id has its place in the file as id, from 0.
+    The file has the form of SQuAD, or has a question with its `context` in each row: JSON in any
+    form of `tables.objects`, or a table. The `id` of a qa is a str. A whole number becomes one, and
+    a question without id has its place in the file as id, from 0.
+
+    The `answers` of a qa, if it has some, are a list of dicts with `text`, `answer_start` and
+    `start`, which is empty if none has a text. A question without answers is impossible if others
+    have some.
 
     Args:
-        path: str, JSON.
+        path: str.
         with_context: bool, whether paragraphs need a context; otherwise it is None.
 
     Raises:
         UserError: the file cannot be read or is not a SQuAD file, a context is empty, or two
             questions have the same id.
     """
-    seen, found = set(), [*_questions(path, with_context)]
-    blank = [_are_blank(qa.get("answers")) for *_, qa in found]
-    for number, (where, context, qa) in enumerate(found):
-        if blank[number] and False in blank:
-            qa = {"is_impossible": True, _INFERRED: True} | qa | {"answers": []}
-        qas_id = _id_of(qa, number, where)
-        if qas_id in seen:
+    found, rows = [*_questions(path, with_context)], {}
+    ids = [_id_of(qa, where) for where, _, qa in found]
+    given = {*ids}
+    for number, (_, context, qa) in enumerate(found):
+        qas_id = ids[number] or f"{'#' * (str(number) in given)}{number}"
+        if qas_id in rows:
             raise UserError(f"{path}: two questions have the id {qas_id!r}; rename one")
-        seen.add(qas_id)
-        yield f"{path}, question {' '.join(qas_id.split())}", context, qa | {"id": qas_id}
-
-
-def _are_blank(answers):
-    """Whether answers have no text, as for an impossible question; None if there are no answers."""
-    answers = answers if isinstance(answers, list) else []
-    texts = [answer.get("text") for answer in answers if isinstance(answer, dict)]
-    return all(isinstance(text, str) and not text.strip() for text in texts) if texts else None
+        where = f"{path}, question {' '.join(qas_id.split())}"
+        rows[qas_id] = where, context, _normal(qa, where) | {"id": qas_id}
+    are_labelled = any(qa.get("answers") for *_, qa in rows.values())
+    for where, context, qa in rows.values():
+        if not qa.get("answers") and (are_labelled or qa.get("is_impossible")):
+            qa = {"is_impossible": True} | qa | {"answers": []}
+        yield where, context, qa
 
 
 def _questions(path, with_context):
-    """Yields (where, context or None, qa) for every question."""
-    field, content = json_file.field, json_file.content(path, _FORM)
-    articles = (row for _, row in tables.objects(content, path, _KEYS) if row is not None)
-    for a, article in enumerate(articles):
-        where, article = f"{path}, article {a}", _renamed(article, _OF_QUESTIONS)
-        keys = {*article}
-        if keys == {"header"}:  # of MRQA
+    """Yields (where, context or None, renamed question) for every question."""
+    field = json_file.field
+    for a, row in enumerate(_rows(path)):
+        where = f"{path}, row {a}"
+        article = _renamed(row, where)
+        if article.keys() == {"header"}:  # of MRQA
             continue
-        if {"context", "question"} <= keys:
-            yield where, _context(article, where, with_context), _with_list(article, where)
+        if {"context", "question"} <= article.keys():
+            yield where, _context(article, where, with_context), article
             continue
-        if {"data", "version"} & keys and "paragraphs" not in keys:  # the file as a whole
-            raise UserError(f"{path} holds no question: {_FORM}")
-        paragraphs = [article] if "qas" in keys else field(article, "paragraphs", list, where)
+        if not {"paragraphs", "qas"} & article.keys():
+            raise UserError(f"{where} has {reprlib.repr([*row])[1:-1] or 'no keys'}: {_FORM}")
+        paragraphs = [article] if "qas" in article else field(article, "paragraphs", list, where)
         for p, paragraph in enumerate(paragraphs):
-            place, paragraph = f"{where}, paragraph {p}", _renamed(paragraph, _OF_QUESTIONS)
+            place = f"{path}, article {a}, paragraph {p}"
+            paragraph = _renamed(paragraph, place)
             context = _context(paragraph, place, with_context)
             for qa in field(paragraph, "qas", list, place):
-                yield place, context, _with_list(_renamed(qa, _OF_QUESTIONS), place)
+                yield place, context, _renamed(qa, place)
+
+
+def _rows(path):
+    """Yields the rows of a file as dicts."""
+    if path.endswith((".csv", ".tsv")):
+        table = tables.open_table(path, ["question"], has_header=True).take([0])
+        yield from (dict(zip(table.header, row.cells, strict=False)) for row in table.rows)
+    else:
+        content = json_file.content(path, f"is not named .csv or .tsv; {_FORM}")
+        yield from (row for _, row in tables.objects(content, path, _KEYS) if row is not None)
 
 
 def _context(paragraph, where, is_needed):
@@ -145,54 +162,79 @@ def _context(paragraph, where, is_needed):
     return context
 
 
-def _with_list(qa, where):
-    """A question whose answers are a list of dicts, in place of other forms.
+def _renamed(found, where):
+    """A JSON object with the names of SQuAD next to its own."""
+    if not isinstance(found, dict):
+        raise UserError(f"{where}: a JSON object is needed. Received: {reprlib.repr(found)}")
+    known = {name.strip().lower().replace(" ", "_"): value for name, value in found.items()}
+    roles = {role: [known[n] for n in names if n in known] for role, names in _NAMES.items()}
+    return known | {
+        role: next((value for value in values if value not in (None, "")), values[0])
+        for role, values in roles.items()
+        if values
+    }
 
-    These are the dict of lists of `datasets`, in which no answer means that there is none; one
-    dict; one text; and a list of texts. A value of null counts as missing.
-    """
-    if not isinstance(qa, dict):
-        raise UserError(f"{where}: a question must be a JSON object. Received: {reprlib.repr(qa)}")
-    qa = {name: value for name, value in qa.items() if value is not None}
-    if "is_impossible" in qa:
-        impossible = qa["is_impossible"]
+
+def _normal(qa, where):
+    """A renamed question whose answers, if it has any, are as of `entries`, whatever their form."""
+    impossible = qa.pop("is_impossible", None)
+    if impossible not in (None, ""):
         qa["is_impossible"] = _TRUTHS.get(str(impossible).lower(), impossible)
-    given = qa.get("answers", qa.get("answer"))
-    if given is None and qa.get("is_impossible") is True:
-        given = []
-    if isinstance(given, str):
-        given = qa | {"text": given}
-    if isinstance(given, dict):
-        given = _renamed(given, _OF_ANSWERS)
-        texts, starts = given.get("text"), given.get("answer_start")
-        if isinstance(texts, list):
-            starts = starts or [None] * len(texts)
-            if not isinstance(starts, list) or len(starts) != len(texts):
-                raise UserError(f"{where}: `answers` has {len(texts)} texts and other answer_start")
-            qa = ({} if texts else {"is_impossible": True, _INFERRED: True}) | qa
-            given = [{"text": t, "answer_start": s} for t, s in zip(texts, starts, strict=True)]
-        else:
-            given = [given]
-    if not isinstance(given, list):
-        return qa
-    given = [{"text": answer} if isinstance(answer, str) else answer for answer in given]
+        json_file.field(qa, "is_impossible", bool, where)
+    with about(where):
+        given = {name: _parsed(qa.get(name), r"\[") for name in _OF_ANSWERS}
+        given["text"] = _parsed(qa.pop("answers", None), _WRITTEN)
     match qa:
         case {"detected_answers": [{"text": str(text), "char_spans": [[start, *_], *_]}, *_]}:
-            given.insert(0, {"text": text, "answer_start": start})  # of MRQA
-    return qa | {"answers": [_renamed(answer, _OF_ANSWERS) for answer in given]}
+            # Of MRQA.
+            given["text"] = [{"text": text, "answer_start": start}, given["text"] or []]
+    if given["text"] is not None:
+        answers = _answers(given, where)
+        qa["answers"] = answers if any(answer["text"].strip() for answer in answers) else []
+    return qa
 
 
-def _renamed(found, names):
-    """A JSON object with the names of SQuAD next to its own; other values as they are."""
-    if not isinstance(found, dict):
-        return found
-    return {names.get(name.strip(), name): value for name, value in found.items()} | found
+def _parsed(value, begins):
+    """The list in a text that begins like one, as a regular expression says; else the value."""
+    bare = label_lists.bare(value) if isinstance(value, str) else ""
+    is_list = bare[-1:] in ("]", "}") and re.match(begins, bare)
+    return label_lists.values_of(bare) if is_list else value
 
 
-def _id_of(qa, number, where):
+def _answers(given, where):
+    """Answers as a list of dicts with the keys `_OF_ANSWERS`.
+
+    Args:
+        given: dict with these keys; each value may be a list, and texts may be dicts. A single
+            start is that of the first text.
+        where: str, for messages.
+    """
+    columns = text, *_ = [given.get(name) for name in _OF_ANSWERS]
+    if isinstance(text, dict):
+        inner = _renamed(text, where)
+        if "text" not in inner:
+            raise UserError(f"{where}: an answer needs 'text'. Received: {reprlib.repr(text)}")
+        return _answers(inner, where)
+    if not any(isinstance(value, list) for value in columns):
+        text = text if isinstance(text, str) else tables.whole(str(text)) or tables.cell(text)
+        return [given | {"text": text}]
+    texts = text if isinstance(text, list) else [text]
+    unknown = [None] * len(texts)
+    starts = [each if isinstance(each, list) else [each, *unknown[1:]] for each in columns[1:]]
+    if any(isinstance(each, dict | list) for each in texts):
+        starts = [[], []]  # those next to it are not of these answers
+    starts = [each if {*map(str, each)} - {"None", ""} else unknown for each in starts]
+    if texts and {*map(len, starts)} != {len(texts)}:
+        raise UserError(f"{where}: `answers` has {len(texts)} texts and other answer_start")
+    rows = [dict(zip(_OF_ANSWERS, row, strict=True)) for row in zip(texts, *starts, strict=False)]
+    return [answer for row in rows for answer in _answers(row, where)]
+
+
+def _id_of(qa, where):
+    """The id of a question: str, or None if it has none."""
     found = qa.get("id")
-    if found is None:
-        return str(number)
+    if found in (None, ""):
+        return None
     if isinstance(found, int | float) and not isinstance(found, bool) and found % 1 == 0:
         return str(int(found))
     return json_file.field(qa, "id", str, where)
@@ -208,7 +250,7 @@ def read_examples(path, training):
     """Reads the questions of a SQuAD file, version 1.1 or 2.0, in its order.
 
     Args:
-        path: str, JSON.
+        path: str.
         training: bool. For prediction, answers are only used for scoring and may be missing.
 
     Returns:
@@ -220,29 +262,38 @@ def read_examples(path, training):
     """
     examples, is_stated = [], False
     for where, context, qa in entries(path):
-        is_stated |= qa.get("is_impossible") is True and _INFERRED not in qa
+        is_stated |= qa.get("is_impossible") is True
         question = json_file.field(qa, "question", str, where)
         answers = answer_texts(qa, where) if "answers" in qa or training else None
-        if answers and not training and not any(map(str.strip, answers)):
-            answers = None  # test files have such stand-ins for answers
         taught = _answer_to_learn(qa, answers, context, where) if training else ()
         examples.append(SquadExample(qa["id"], question, context, answers, *taught))
     if not examples:
         raise UserError(f"{path} holds no question")
     if not (training or is_stated or any(example.answers for example in examples)):
         examples = [dataclasses.replace(each, answers=None) for each in examples]  # of a test file
+    lost = [example for example in examples if example.is_lost]
+    if 2 * len(lost) > sum(not example.is_impossible for example in examples):
+        raise UserError(
+            f"{path}: {len(lost)} answers are not in their context, such as question "
+            f"{lost[0].qas_id}: {reprlib.repr(lost[0].orig_answer_text)}. Correct or remove them"
+        )
     return examples
 
 
+def lacks_answer(qa):
+    """Whether a qa of `entries` has no answer, as only those of version 2 may."""
+    return bool(qa.get("is_impossible")) or qa.get("answers") == []
+
+
 def is_v2(path):
-    """Whether a file to train on is of version 2: any of its questions is impossible.
+    """Whether a file to train on is of version 2: any of its questions has no answer.
 
     Other data sets have the key `is_impossible` though each of their questions has an answer.
 
     Raises:
         UserError: the file cannot be read or is not a SQuAD file.
     """
-    return any(qa.get("is_impossible") for _, _, qa in entries(path))
+    return any(lacks_answer(qa) for _, _, qa in entries(path))
 
 
 def shuffled(examples):
@@ -274,7 +325,8 @@ def count_unlabelled(examples, version_2):
 def oddities(examples):
     """Counts of what is odd in questions, which are still used, as in the original: Counter.
 
-    `first` is the id of the first question whose answer is astray.
+    `first` is the id of the first question whose answer is astray, `first_lost` of the first one
+    whose answer is not in its context.
 
     Args:
         examples: list of SquadExample.
@@ -282,54 +334,60 @@ def oddities(examples):
     counts = collections.Counter()
     for example in examples:
         text, answer = example.paragraph_text, example.orig_answer_text
-        is_astray = bool(answer) and not text.startswith(answer, example.start_position)
+        is_found = bool(answer) and not example.is_lost
+        is_astray = is_found and not text.startswith(answer, example.start_position)
         counts["silent"] += not example.question_text.strip()
         counts["several"] += bool(answer) and len(example.answers) > 1
         counts["contradicting"] += example.is_impossible and bool(example.answers)
         counts["searched"] += example.places > 0
         counts["ambiguous"] += example.places > 1
         counts["astray"] += is_astray
-        if is_astray:
-            counts.setdefault("first", example.qas_id)
+        counts["lost"] += example.is_lost
+        if is_astray or example.is_lost:
+            counts.setdefault("first_lost" if example.is_lost else "first", example.qas_id)
         counts["elsewhere"] += is_astray and answer in text
     return counts
 
 
 def _answer_to_learn(qa, answers, context, where):
     """The last four values of a SquadExample to train on."""
-    impossible = json_file.field({"is_impossible": False, **qa}, "is_impossible", bool, where)
-    if impossible:
+    if qa.get("is_impossible"):
         return "", -1, True, 0
     if not answers:
         raise UserError(
             f"{where}: 0 answers: give one to learn, or is_impossible if the context has none"
         )
-    answer, text, places = qa["answers"][0], answers[0], []
-    start = answer.get("answer_start")
-    if start is None and (other := tables.whole(str(answer.get("start")))):
-        # The number of a character, or perhaps of a token.
-        is_there = text and int(other) >= 0 and context.startswith(text, int(other))
-        start = int(other) if is_there else None
-    if start is None:
-        places = _places(text, context)
-        start = places[0] if places else -1
-    elif whole := tables.whole(str(start)):
-        start = int(whole)
+    answer = next(each for each in qa["answers"] if each["text"].strip())
+    text, start, other = (answer.get(name) for name in _OF_ANSWERS)
+    if start in (None, ""):
+        start = int(tables.whole(str(other)) or -1)
+        start = start if context.startswith(text, max(start, 0)) else -1
     else:
-        json_file.field(answer, "answer_start", int, where)
-    if not text or not 0 <= start <= len(context) - len(text):
-        raise UserError(
-            f"{where}: the answer {text[:40]!r} from answer_start={reprlib.repr(start)} does not "
-            f"lie in the context of {len(context)} characters: correct or remove the question"
-        )
-    return text, start, False, len(places)
+        whole = tables.whole(str(start))
+        start = int(whole) if whole else json_file.field(answer, "answer_start", int, where)
+    if 0 <= start <= len(context) - len(text):
+        return text, start, False, 0
+    places = _places(context, text) or _places([*map(_folded, context)], _folded(text))
+    start, end = places[0] if places else (-1, -1)
+    return context[start:end] or text, start, False, len(places)
 
 
-def _places(text, context):
-    """Where a text stands in a context, as a whole word if possible: list of int."""
-    text, char = re.escape(text), r"[^\W\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u2e80-\uffff]"
-    words, anywhere = (  # Thai, Chinese, Korean and others have no space between words
-        [match.start() for match in re.finditer(pattern, context)]
-        for pattern in (rf"(?<!{char}){text}(?!{char})", text)
-    )
-    return words or anywhere
+def _folded(text):
+    """A text without differences of case, width and composed characters."""
+    return unicodedata.normalize("NFKD", text).casefold()
+
+
+def _places(parts, text):
+    """Where a text stands, as a whole word if possible, with any white space between its words.
+
+    Args:
+        parts: sequence of str, what each character of the context is searched as.
+        text: str.
+
+    Returns:
+        list of (first character, the one after the last).
+    """
+    inner, owners = "".join(parts), [place for place, part in enumerate(parts) for _ in part]
+    found = [m.span() for m in re.finditer(r"\s+".join(map(re.escape, text.split())), inner)]
+    words = [(a, b) for a, b in found if not _LETTER.search(inner[a - 1 : a] + inner[b : b + 1])]
+    return [(owners[a], owners[b - 1] + 1) for a, b in words or found]

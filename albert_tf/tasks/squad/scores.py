@@ -49,7 +49,7 @@ def read_gold(path):
     gold, version_2 = {}, False
     for where, _, qa in questions.entries(path, with_context=False):
         gold[qa["id"]] = questions.answer_texts(qa, where)
-        version_2 |= bool(qa.get("is_impossible")) or not gold[qa["id"]]
+        version_2 |= questions.lacks_answer(qa)
     if not gold:
         raise UserError(f"{path} holds no question")
     return gold, version_2
@@ -174,7 +174,7 @@ def evaluate_v2(gold, predictions, na_scores=None, na_threshold=NO_ANSWER_ABOVE,
 
     Args:
         gold: dict from id to tuple of str.
-        predictions: dict from id to str; questions without a prediction do not count.
+        predictions: dict from id to str, of one question at least; others do not count.
         na_scores: dict from id to float, probability or logit of no answer; or None.
         na_threshold: float; a question with a higher score counts as answered with "".
         unit: str, as of `normalize_answer`.
@@ -185,12 +185,10 @@ def evaluate_v2(gold, predictions, na_scores=None, na_threshold=NO_ANSWER_ABOVE,
         thresholds best_exact_thresh, best_f1_thresh.
 
     Raises:
-        UserError: no question can be scored, or one lacks its na_score.
+        UserError: a question lacks its na_score.
     """
     raw = raw_scores_v2(gold, predictions, unit)
     scored = list(raw["exact"])
-    if not scored:
-        raise UserError("the predictions answer none of the questions: are they of another file?")
     missing = [qas_id for qas_id in scored if na_scores is not None and qas_id not in na_scores]
     if missing:
         raise UserError(f"{len(missing)} predictions have no no-answer score, such as {missing[0]}")

@@ -329,13 +329,14 @@ class SquadData(base.DataSet):
     notes: ClassVar[dict] = {
         "silent": "{} questions have no text",
         "several": "{} questions have several answers: training takes the first one",
-        "searched": "{0} questions have no answer_start: training takes the first place of the "
-        "answer's text in the context, where it is a whole word if possible; {1[ambiguous]} of "
+        "searched": "{0} questions have no answer_start in the context: training takes the first "
+        "place of the answer's text there, where it is a whole word if possible; {1[ambiguous]} of "
         "these answers occur several times",
         "cut_questions": "{0} of {1[rows]} questions are longer than --max_query_length and lose "
         "their end",
-        "skipped": "{0} of {1[rows]} questions are skipped, as paragraph or answer could not be "
-        "aligned with the pieces: *.skipped.txt, next to their features, lists them",
+        "skipped": "{0} of {1[rows]} questions are skipped, as their answer is not in the context, "
+        "or one of the two could not be aligned with the pieces: *.skipped.txt, next to their "
+        "features, lists them",
     }
     warnings: ClassVar[dict] = {
         "contradicting": "{} questions are impossible and have answers: they are trained to have "
@@ -343,6 +344,8 @@ class SquadData(base.DataSet):
         "astray": "answer_start of {0} questions does not point at the answer's text (the first is "
         "{1[first]}); {1[elsewhere]} of these answers occur elsewhere in their context. Training "
         "takes the characters at answer_start: correct the file",
+        "lost": "{0} answers are not in their context (the first is of question {1[first_lost]}): "
+        "these questions are left out of the training. Correct the file",
     }
     unit = "questions"
 

@@ -32,6 +32,7 @@ def nested(*qas):
     return {"data": [{"title": "x", "paragraphs": [{"context": CONTEXT, "qas": [*qas]}]}]}
 
 
+OF_NUMPY = "{'text': array(['1902'], dtype=object), 'answer_start': array([25], dtype=int32)}"
 NO_ID = {name: value for name, value in qa().items() if name != "id"}
 COLUMNS = {n: [value, value] for n, value in flat().items()} | {"id": ["a", "b"]}
 CMRC = {"query_id": 7, "query_text": "When?", "answers": ["1902"]}
@@ -44,8 +45,8 @@ MRQA = {"id": "", "context": CONTEXT, "qas": [MRQA_QUESTION]}
 def read(tmp_path):
     """Reads JSON values, or a text or bytes: read(content, training=True) -> (examples, path)."""
 
-    def write(content, training=True):
-        path = tmp_path / "q.json"
+    def write(content, training=True, name="q.json"):
+        path = tmp_path / name
         content = content if isinstance(content, str | bytes) else json.dumps(content)
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
         return questions.read_examples(str(path), training), str(path)
@@ -77,6 +78,15 @@ def read(tmp_path):
         ('{"header": {"dataset": "x"}}\n' + json.dumps(MRQA), ["7"]),
         (json.dumps(nested(qa())).encode("utf-16"), ["a"]),
         ([flat(answers={"answer": ["1902"], "answer_begin_position": [25.0]})], ["a"]),
+        ([flat(answers=[[{"answer_text": 1902, "answer_start": 25}]])], ["a"]),
+        ([flat(answers=json.dumps(flat()["answers"]))], ["a"]),
+        ([flat(answers="{'text': ['1902'], 'answer_start': [25]}")], ["a"]),
+        ([flat(answers=OF_NUMPY)], ["a"]),
+        ([flat(answers=["1902", "1902"], answer_start=25)], ["a"]),
+        ([{"ID": 3, "Context": CONTEXT, "Question": "When?", "Answer Text": 1902.0}], ["3"]),
+        ([{"passage": CONTEXT, "query": "When?", "answers.text": ["1902"]}], ["0"]),
+        (nested(qa(id="1"), NO_ID), ["1", "#1"]),
+        (nested(qa(id=""), qa(id="")), ["0", "1"]),
     ],
 )
 def test_forms_of_files(read, content, ids):
@@ -90,9 +100,12 @@ def test_forms_of_files(read, content, ids):
     assert [*gold] == ids and not is_v2
 
 
-def test_empty_lists_of_answers_are_of_version_2(read):
-    examples, path = read([flat(), flat(id="b", answers={"text": [], "answer_start": []})])
-    assert [example.is_impossible for example in examples] == [False, True]
+def test_tables(read):
+    rows = [f"1,{CONTEXT},When?,1902,", f"2,{CONTEXT},When?,['1902'],[25]", f"3,{CONTEXT},Why?,,"]
+    table = "\n".join(["id,context,question,answer,answer_start", *rows])
+    examples, path = read(table, name="q.csv")
+    assert [example.start_position for example in examples] == [25, 25, -1]
+    assert [example.answers for example in examples] == [("1902",), ("1902",), ()]
     assert questions.is_v2(path)
 
 
@@ -102,6 +115,11 @@ def test_empty_lists_of_answers_are_of_version_2(read):
         ({"answers": None, "is_impossible": True}, (), True),
         ({"answers": [], "is_impossible": 1}, (), True),
         ({"answers": {"text": [], "answer_start": []}, "is_impossible": None}, (), True),
+        ({"answers": []}, (), True),
+        ({"answers": None}, (), True),
+        ({"answers": "", "is_impossible": ""}, (), True),
+        ({"answers": "[]", "is_impossible": "yes"}, (), True),
+        ({"is_impossible": "no"}, ("1902",), False),
         ({"is_impossible": 0}, ("1902",), False),
         ({"is_impossible": 0.0}, ("1902",), False),
         ({"is_impossible": "false"}, ("1902",), False),
@@ -109,9 +127,9 @@ def test_empty_lists_of_answers_are_of_version_2(read):
     ],
 )
 def test_forms_of_no_answer(read, changes, answers, is_impossible):
-    ((example,), path) = read(nested(qa(**changes)))
+    ((_, example), path) = read(nested(qa(), qa(id="b", **changes)))
     assert (example.answers, example.is_impossible) == (answers, is_impossible)
-    assert questions.is_v2(path) == is_impossible
+    assert questions.is_v2(path) == scores.read_gold(path)[1] == is_impossible
 
 
 @pytest.mark.parametrize(
@@ -138,7 +156,6 @@ def test_answers_of_null_are_none(read):
     ("content", "message"),
     [
         (nested(qa(answers=None)), "'answers'"),
-        (nested(qa(id="1"), NO_ID), "'1'"),  # the second question has this number
         ([flat(answers="1903")], "question a ... '1903'"),
     ],
 )
@@ -152,6 +169,20 @@ def test_the_first_of_several_answers_is_learnt(read):
     examples, _ = read(nested(qa(answers=several), qa(id="b")))
     assert examples[0].orig_answer_text == "1902" and examples[0].answers == ("1902", "in 1902")
     assert +questions.oddities(examples) == {"several": 1}
+
+
+def test_answers_that_are_not_in_their_context_are_left_out(read):
+    rows = [flat(answers="anna  BUILT"), flat(id="b", answers="Karl"), flat(id="c")]
+    examples, _ = read(rows)
+    assert [each.start_position for each in examples] == [0, -1, 25]
+    assert examples[0].orig_answer_text == "Anna built"
+    counts = questions.oddities(examples)
+    assert counts.pop("first_lost") == "b" and +counts == {"searched": 1, "lost": 1}
+    given = FullTokenizer(vocab_file=str(tiny.WORDPIECE)), features.WindowSettings(64, 16, 8)
+    found = features.convert_examples(examples, *given, training=True)
+    assert found.skipped(examples) == ["b"]
+    with refuses("q.json ... 2 answers ... b ... 'Karl'"):
+        read([*rows[1:], flat(id="d", answers="Emma")])
 
 
 def test_answers_without_a_place_are_searched(read):
@@ -173,11 +204,18 @@ def test_answers_without_a_place_are_searched(read):
         ("art is art", {"start_char": 7}, 7, 0),
         ("他生于(北京)市，北京", {}, 4, 2),
         ("art is art", {"answer_begin_position ": "7"}, 7, 0),  # with a space in ThaiQA
+        ("art is art", {"answer_start": [7]}, 7, 0),
+        ("art is art", {"answer_start": -1}, 0, 2),
+        ("art is art", {"answer_start": 8}, 0, 2),  # it does not fit in
+        ("art is art", {"offset": 7}, 7, 0),
+        ("an ART", {}, 3, 1),
+        ("an \uff41rt", {}, 3, 1),
     ],
 )
 def test_the_place_of_an_answer(read, context, start, place, places):
-    answer = "art" if "art" in context else "北京"
+    answer = "北京" if "北京" in context else "art"
     texts = ({"answer": answer} | start, {"answers": [{"text": answer} | start]})
+    texts += ({"answers": [answer]} | start, {"answers": {"text": [answer]} | start})
     for number, given in enumerate(texts):
         row = {"id": "a", "context": context, "question": "What?"} | given
         ((example,), _) = read([row])

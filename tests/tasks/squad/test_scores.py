@@ -184,8 +184,6 @@ def test_bad_input():
         scores.evaluate_v1({"a": ("x",), "b": ()}, {"a": "x"})
     with refuses("1"):
         scores.evaluate_v2({"a": (), "b": ()}, {"a": "", "b": ""}, {"a": 0.0})
-    with refuses("predictions"):
-        scores.evaluate_v2({"a": ()}, {"z": ""})
 
 
 # === The command ===
@@ -263,8 +261,8 @@ OF_VERSION_2 = json.dumps({"data": [{"paragraphs": [{"qas": [UNANSWERED]}]}]})
     [
         (None, "{}", None, "data.json"),
         ("{}", "{}", None, "data.json ... question"),
-        (one_paragraph(1), "{}", None, "data.json ... 'text'"),
-        (one_paragraph({"text": 5}), "{}", None, "data.json ... 'text' ... 5"),
+        (one_paragraph({"span": 5}), "{}", None, "data.json ... 'text' ... 5"),
+        (ONE, '{"b": "x"}', None, "predictions_file.json ... data.json"),
         ('{"data": []}', "{}", None, "data.json ... question"),
         (one_paragraph(), "{}", None, "'answers'"),
         (ONE, "[]", None, "JSON"),
