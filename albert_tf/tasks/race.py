@@ -8,6 +8,7 @@ questions with fewer than others.
 
 import dataclasses
 import os
+import re
 import reprlib
 from typing import NamedTuple
 
@@ -20,6 +21,7 @@ from albert_tf.checkpoints.run_directory import FinetunedTask
 from albert_tf.errors import UserError, parse_json
 from albert_tf.model import heads, objectives
 from albert_tf.publish import graph_inputs, signatures
+from albert_tf.publish.graph_inputs import GAP, GAPS
 from albert_tf.records import schemas
 from albert_tf.tasks import base, data_report, json_file, question_tables, split_files, tables
 from albert_tf.text.sequences import NUM_SPECIALS, pack_segments
@@ -218,9 +220,10 @@ def read_passage(
         choices = [normalize(field({"option": text}, "option", str, where)) for text in choices]
         if needs_answers or answer is not None:
             answer = _letter(answer, options[number - 1], where)
-        # Every underscore is replaced, as in the original: a gap of "__" gets the option twice.
-        ending = question if "_" in question else f"{question} _"
-        endings = tuple(ending.replace("_", text) for text in choices)
+        # In files of RACE every underscore is a gap, as in the original, so "__" gets two options.
+        marked = question.replace("_", GAP) if level else re.sub(*GAPS, question)
+        parts = marked.split(GAP) if GAP in marked else [f"{question} ", ""]
+        endings = tuple(text.join(parts) for text in choices)
         label = None if answer is None else LETTERS.index(answer)
         examples.append(Example(str(passage_id), number, level, context, endings, label))
     return examples

@@ -358,6 +358,23 @@ def test_the_roles_of_columns_are_shown(tokenizer, tmp_path):
     assert f"{shown}, query" in data_in(tmp_path, tokenizer).described()
 
 
+@pytest.mark.parametrize(
+    ("question", "ending"),
+    [
+        ("I am ____.", "i am x."), ("_ or __ ?", "x or x ?"), ("Because_.", "becausex."),
+        ("a_b, _id, $a_{n}$?", "a_b, _id, $a_{n}$? x"),
+        (r"$\sum_\alpha$ is _", r"$\sum_\alpha$ is x"),
+    ],
+)  # fmt: skip
+def test_gaps_in_tables(question, ending, tokenizer, tmp_path):
+    """In files of RACE, every underscore is a gap: `test_passage`."""
+    row = WHO | {"question": question, "options": XY, "answer": "A"}
+    (tmp_path / "train.jsonl").write_text(json.dumps(row))
+    (example,) = race.read_examples(str(tmp_path), "train", tokenizer)
+    assert example.endings[0] == ending
+    assert task(tokenizer, 64, 24).examples([row | {"article": ""}])[0].endings == example.endings
+
+
 def test_one_file_per_passage_gives_the_same_as_all_txt(tokenizer, tmp_path):
     for split, level in (("train", "middle"), ("train", "high")):
         text = (DATA / "RACE" / split / level / "all.txt").read_text(encoding="utf-8")
