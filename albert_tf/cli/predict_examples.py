@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from albert_tf import options
 from albert_tf.errors import UserError, check_json, parse_json
-from albert_tf.tasks import label_lists, tables, tag_schemes
+from albert_tf.tasks import label_lists, question_tables, tables, tag_schemes
 from albert_tf.tasks.squad import questions as squad_questions
 
 INPUTS = tuple(  # in this order
@@ -375,33 +375,28 @@ def _of_squad(path):
 
 
 def _with_options(path, model):
-    """(place, example) of each row of a table with columns of `race.COLUMNS`; or None.
+    """(place, example) of each row of a table of questions with options; or None.
 
     None too if `read` takes all of its columns as they are: it copies the others to the output.
     """
-    from albert_tf.tasks import race
-
     try:
-        table = race.table_of_questions(path)
-    except UserError:
+        table, roles = question_tables.open_table(path)
+    except UserError:  # "question" may be a word of a first example
         return None
-    columns, each = race.columns_of(table.header), race.option_columns(table.header)
-    if not columns["options"] and not each:
-        return None  # "question" may be a word of a first example
-    used = {*itertools.chain(*columns.values(), each)}
+    used = {*itertools.chain(*roles.values())}
     options_ = model.option_columns if table.form.separator else ["options"]
-    usual = {"article", "question", *options_}
+    usual = {"id", "article", "question", *options_}
     if "article" in used and used <= usual:
-        rows = [dict(zip(table.header, row.cells, strict=False)) for row in table.rows]
-        is_list = any(race.TEXT_LIST.fullmatch(row.get("article", "")) for row in rows)
+        rows = question_tables.cells_of(table)
+        is_list = any(question_tables.TEXT_LIST.fullmatch(row.get("article", "")) for row in rows)
         if not is_list and not any(row.get("options", "").startswith('[{"') for row in rows):
             return None
-    found = []
-    for place, passage in race.passages_of_table(path, with_answers=False):
-        (question,), (options_,) = passage["questions"], passage["options"]
-        given = {"id": passage["id"], "article": passage["article"]}
-        found.append((place, given | {"question": question, "options": options_}))
-    return found
+    return [
+        (place, {"id": passage["id"], "article": passage["article"], "question": question,
+                 "options": options_})
+        for place, passage in question_tables.passages(path, with_answers=False)
+        for question, options_ in zip(passage["questions"], passage["options"], strict=True)
+    ]  # fmt: skip
 
 
 def _are_labelled(rows, column, labels):

@@ -23,6 +23,9 @@ FEATURES = ("input_ids", "input_mask", "segment_ids")  # of the original's modul
 HUB_INPUTS = ("input_word_ids", "input_mask", "input_type_ids")  # of the Hub's common API
 HUB_NAMES = dict(zip(FEATURES, HUB_INPUTS, strict=True))
 POSITIONS = "masked_lm_positions"
+# Where an option belongs in a question: underscores, but not those of a_b, _id or LaTeX's x_{1}.
+GAP = "\0"
+GAPS = r"_+($|[^0-9A-Za-z_{\\])", GAP + r"\1"  # a pattern and what replaces it
 WHITE_SPACE = r"[\s\p{Z}\x0b\x1c-\x1f\x{85}]"
 
 
@@ -226,7 +229,8 @@ class Choices(Texts):
 
     def _endings(self, questions, options):
         """Pieces of questions with the option in the blank or at the end: ragged [N * B, (T)]."""
-        parts = tf.strings.split(tf.strings.regex_replace(questions, self._blanks, "_"), "_")
+        marked = tf.strings.regex_replace(questions, self._blanks, "_")
+        parts = tf.strings.split(tf.strings.regex_replace(marked, *GAPS), GAP)
         rows = parts.value_rowids()
         is_first = graph.differs_from_last(rows)
         filled = tf.strings.join([tf.where(is_first, "", tf.gather(options, rows)), parts.values])

@@ -7,12 +7,10 @@ questions with fewer than others.
 """
 
 import dataclasses
-import itertools
 import os
 import re
 import reprlib
-import string
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -20,51 +18,20 @@ import tensorflow as tf
 from albert_tf import files
 from albert_tf.checkpoints import run_directory
 from albert_tf.checkpoints.run_directory import FinetunedTask
-from albert_tf.errors import UserError, about, parse_json
+from albert_tf.errors import UserError, parse_json
 from albert_tf.model import heads, objectives
 from albert_tf.publish import graph_inputs, signatures
+from albert_tf.publish.graph_inputs import GAP, GAPS
 from albert_tf.records import schemas
-from albert_tf.tasks import base, data_report, json_file, label_lists, split_files, tables
+from albert_tf.tasks import base, data_report, json_file, question_tables, split_files, tables
 from albert_tf.text.sequences import NUM_SPECIALS, pack_segments
 from albert_tf.training import evaluation
 from albert_tf.training.splits_and_results import Split
 
 LEVELS = ("middle", "high")
-LETTERS = string.ascii_uppercase
+LETTERS = question_tables.LETTERS
 NUM_OPTIONS = 4  # of RACE
 MOST_OPTIONS = len(LETTERS)
-COLUMNS = {  # what a column holds -> names that it may have, in small letters
-    "question": (
-        "question", "question_stem", "question.stem", "prompt", "query", "sentence", "goal", "ctx",
-        "sent2",
-    ),
-    "article": (
-        "article", "context", "passage", "paragraph", "premise", "story", "text", "document",
-        "dialogue", "support", "background", "flores_passage", "sent1",
-    ),
-    "options": (
-        "options", "choices", "choices.text", "options.text", "question.choices", "endings",
-        "answer_options", "answers", "choice",
-    ),
-    "labels": ("choices.label", "options.label"),  # what the answers call the options
-    "answer": (
-        "answer", "answerkey", "label", "gold_label", "correct_answer", "correct_option", "correct",
-        "correct_answer_id", "correct_answer_num", "cop", "answers", "choice",
-    ),
-}  # fmt: skip
-# Columns with an option each: option 1, ...; choice_a, ...; ending0, ...; A, B, ...; options.A, ...
-_OPTION = re.compile(
-    r"((?:(?:answer_)?options?|opt?|choices?|ending|(?:mc_)?answer|sol|solution)[ _.-]?)"
-    r"(\d+|[a-z])|()([a-z])",
-    re.IGNORECASE,
-)
-# A list as JSON, Python or NumPy write it, or a tuple. A set has no order.
-_LIST = re.compile(r"""\s*(\[.*\]|\([^()]*,[^()]*\)|\(\s*['"].*\))\s*""", re.DOTALL)
-# A passage or answer is a list if it begins with a quoted text, and not with "[1]" or "[[Link]]".
-TEXT_LIST = re.compile(r"""\[([\s\[{]*["'].*)?\]""", re.DOTALL)
-_MARKED = re.compile(r"^\(?([A-Za-z])[.):]$")  # an answer such as (A) or A.
-_BLANK = "_"  # where an option belongs in a question that is a gapped sentence
-_BLANKS = re.compile(r"__|[^\W_]_[^\W_]")  # where the option comes several times, or in a word
 
 
 class Example(NamedTuple):
@@ -136,9 +103,7 @@ def own_splits(data_dir):
     return [] if tf.io.gfile.isdir(os.path.join(data_dir, "RACE")) else splits
 
 
-def read_examples(
-    data_dir, split, tokenizer, levels=LEVELS, most_options=MOST_OPTIONS, counts=None
-):
+def read_examples(data_dir, split, tokenizer, levels=LEVELS, most_options=MOST_OPTIONS):
     """Reads the questions of a split; both layouts are understood.
 
     The original's all.txt has one JSON object a line; the distributed archive one file each.
@@ -149,7 +114,6 @@ def read_examples(
         tokenizer: FullTokenizer, whose `normalize` cleans passages, questions and options.
         levels: tuple of str, of LEVELS.
         most_options: int.
-        counts: dict to fill, or None; of tables, `blanks` are questions with several underscores.
 
     Returns:
         list of Example.
@@ -158,13 +122,12 @@ def read_examples(
         UserError: a file is missing or damaged; the message names it and the question.
     """
     examples, paths = [], input_files(data_dir, split, levels)
+    has_own = split != "train" and "train" in own_splits(data_dir)
+    like = input_files(data_dir, "train", levels)[0][1] if has_own else None
     for level, path in paths:
-        for place, passage in _passages(path):
+        for place, passage in _passages(path, like=like):
             if not level and split != "test" and "answers" not in passage:
                 raise UserError(f"{place}: there is no answer in a column answer or label")
-            if not level and counts is not None:
-                has_blanks = bool(_BLANKS.search(passage["questions"][0]))
-                counts["blanks"] = counts.get("blanks", 0) + has_blanks
             examples += read_passage(
                 passage, place, tokenizer.normalize, level, split != "test", most_options
             )
@@ -194,9 +157,9 @@ def count_options(data_dir, levels=LEVELS):
     counts = [2]
     for split in dict.fromkeys(["train", *splits]):
         for _, path in input_files(data_dir, split, levels):
-            for place, passage in _passages(path):
-                for options in json_file.field(passage, "options", list, place):
-                    counts.append(len(options) if isinstance(options, list) else 0)
+            for place, passage in _passages(path, with_answers=False):
+                options = json_file.field(passage, "options", list, place)
+                counts += [len(texts) for texts in options if isinstance(texts, list)]
     return min(max(counts), MOST_OPTIONS)
 
 
@@ -208,10 +171,8 @@ def trained_options(output_dir, checkpoint=None, ensemble=()):
         checkpoint: str or None, a model from elsewhere, which is used if the directory has none.
         ensemble: list of str, directories of models that take the place of both.
     """
-    folders = [*ensemble] or [
-        output_dir,
-        *([run_directory.directory_of(checkpoint)] if checkpoint else []),
-    ]
+    given = [run_directory.directory_of(checkpoint)] if checkpoint else []
+    folders = [*ensemble] or [output_dir, *given]
     kinds = [run_directory.RunDirectory(folder).task for folder in folders]
     return next((len(kind.labels) for kind in kinds if kind and kind.labels), NUM_OPTIONS)
 
@@ -259,9 +220,10 @@ def read_passage(
         choices = [normalize(field({"option": text}, "option", str, where)) for text in choices]
         if needs_answers or answer is not None:
             answer = _letter(answer, options[number - 1], where)
-        # Every underscore is replaced, as in the original: a gap of "__" gets the option twice.
-        ending = question if _BLANK in question else f"{question} {_BLANK}"
-        endings = tuple(ending.replace(_BLANK, text) for text in choices)
+        # In files of RACE every underscore is a gap, as in the original, so "__" gets two options.
+        marked = question.replace("_", GAP) if level else re.sub(*GAPS, question)
+        parts = marked.split(GAP) if GAP in marked else [f"{question} ", ""]
+        endings = tuple(text.join(parts) for text in choices)
         label = None if answer is None else LETTERS.index(answer)
         examples.append(Example(str(passage_id), number, level, context, endings, label))
     return examples
@@ -271,224 +233,26 @@ def _letter(answer, options, where):
     """The letter of an answer: the letter itself, in any case, or the text of one option."""
     letters = LETTERS[: len(options)]
     text = answer.strip() if isinstance(answer, str) else ""
-    if len(text) == 1 and text.upper() in letters:
-        return text.upper()
-    places = [place for place, option in enumerate(options) if option.strip() == text]
-    if len(places) != 1:
+    pairs = [*zip(letters, options, strict=True)]
+    found = [x for x in letters if x == text.upper()] or [x for x, o in pairs if o.strip() == text]
+    if len(found) != 1:
         raise UserError(
             f"{where}: the answer must be one of {', '.join(letters)}, or the text of one option. "
             f"Received: {reprlib.repr(answer)}"
         )
-    return letters[places[0]]
+    return found[0]
 
 
-def option_columns(header):
-    """The columns of a table with an option each, in order: list of str, empty if there are none.
-
-    They differ in a number from 0 or 1, or in a letter from a.
-    """
-    groups = {}
-    for name in header:
-        if match := _OPTION.fullmatch(name.strip()):
-            stem, mark = (part.lower() for part in match.groups() if part is not None)
-            place = int(mark) if mark.isdecimal() else string.ascii_lowercase.index(mark)
-            groups.setdefault((stem, mark.isdecimal()), {})[place] = name
-    for group in groups.values():
-        first = min(group)
-        if len(group) > 1 and first < 2 and sorted(group) == [*range(first, first + len(group))]:
-            return [group[place] for place in sorted(group)]
-    return []
-
-
-def columns_of(header):
-    """The columns of a table by what they hold: dict from the keys of `COLUMNS` to lists of str."""
-    known = {name.lower().replace(" ", "_"): name for name in header}
-    known |= {name: name for name in header}
-    found = {key: [known[n] for n in names if n in known] for key, names in COLUMNS.items()}
-    # Names of options that are also those of answers: they are answers if others hold the options.
-    both = [name for name in found["options"] if name in found["answer"]]
-    is_answer = len(both) < len(found["options"]) or option_columns(header)
-    key = "options" if is_answer else "answer"
-    return found | {key: [name for name in found[key] if name not in both]}
-
-
-def table_of_questions(path):
-    """Reads a table with a column of questions: tables.Table.
-
-    Args:
-        path: str.
-
-    Raises:
-        UserError: no column has questions, or as `tables.open_table`.
-    """
-    table = tables.open_table(path, *([name] for name in COLUMNS["question"]), has_header=True)
-    names = columns_of(table.header)["question"]
-    if not names:
-        raise UserError(
-            f"{path}: no column has questions: name it question. Columns: {', '.join(table.header)}"
-        )
-    return table.take(names[:1])
-
-
-def _read_table(path):
-    """Reads a table with a question and its options in each row: tables.Table."""
-    table = table_of_questions(path)
-    columns = columns_of(table.header)
-    if not columns["options"] and not option_columns(table.header):
-        raise UserError(
-            f"{path}: no column has options: name them option 1, option 2, ..., or put a list into "
-            f"the column options. Columns: {', '.join(table.header)}"
-        )
-    parts = [name for name in table.header if name.lower().partition(".")[0] in COLUMNS["article"]]
-    if parts and not columns["article"]:
-        raise UserError(f"{path}: the passage is an object with {', '.join(parts)}: write a text")
-    return table
-
-
-def passages_of_table(path, with_answers=True):
-    """Yields (file and line, passage) of each row of a table, which has one question.
-
-    The columns have the names of `COLUMNS`. A passage that is a list of texts, such as the turns of
-    a dialogue, is joined by spaces. Options are a list in one column, or have a column each, as of
-    `option_columns`. An answer is a label of an option, if they have labels, or else as the whole
-    file tells: numbers of options, from 0 if one of them is 0, or from 1; letters; or texts.
-
-    Args:
-        path: str.
-        with_answers: bool, whether answers are read.
-    """
-    table, found, others = _read_table(path), [], []
-    columns, names_of = option_columns(table.header), columns_of(table.header)
-    # The first one that has content: others, such as document, may name its file, unless rows have
-    # texts in either, as of two tables that were joined.
-    used, done = [], set()
-    for name in names_of["article"]:
-        place = table.header.index(name)
-        cells = {row.number: "".join(row.cells[place : place + 1]).strip() for row in table.rows}
-        filled = {number for number, cell in cells.items() if cell}
-        are_texts = all(" " in cells[number] for number in filled)
-        if filled and (not used or (are_texts and filled.isdisjoint(done))):
-            used, done = [*used, name], done | filled
-    names_of["article"] = used
-    for number, row in enumerate(table.rows):
-        cells = dict(zip(table.header, row.cells, strict=False))
-        named = {
-            key: next((cells[name] for name in names if cells.get(name)), "")
-            for key, names in names_of.items()
-        }
-        options, labels = [cells.get(name, "") for name in columns], []
-        with about(row.place):
-            if named["options"]:
-                options, labels = _options_in(named["options"])
-            if named["labels"]:
-                labels = label_lists.items_of(named["labels"])
-            article, answer = _joined("passage", named["article"]), named["answer"].strip()
-            answer = answer if answer in options else _joined("answer", answer)
-        while options and not options[-1]:  # the question has fewer than others
-            options.pop()
-        if answer not in options:
-            answer = _MARKED.sub(r"\1", answer)
-        is_known = with_answers and answer not in label_lists.STAND_INS
-        is_label = answer in labels and len({*labels}) == len(labels)
-        if is_label:
-            answer = _letter_at(labels.index(answer))
-        passage = {"id": cells.get("id") or str(number), "article": article}
-        passage |= {"questions": [named["question"]], "options": [options]}
-        found.append((row.place, passage | ({"answers": [answer]} if is_known else {})))
-        if is_known and not is_label:
-            others.append(found[-1])
-    for (_, passage), letter in zip(others, _letters_of(others), strict=True):
-        passage["answers"] = [letter]
-    yield from found
-
-
-def _joined(what, cell):
-    """A passage or answer that is a list of texts, as one text; another stays as it is."""
-    items = label_lists.values_of(cell) if TEXT_LIST.fullmatch(cell) else [cell]
-    other = next((item for item in items if not isinstance(item, str)), None)
-    if other is not None:
-        raise UserError(f"the {what} is a list with {reprlib.repr(other)}: write a list of texts")
-    return " ".join(items)
-
-
-def _options_in(cell):
-    """The options of a cell that holds a list, and their labels: two lists of str.
-
-    There are labels if the options are objects, such as `{"label": "A", "text": "red"}`.
-    """
-    if not _LIST.fullmatch(cell):
-        raise UserError(
-            f"the options are no list: {reprlib.repr(cell)}. Write them as a list, such as "
-            '["red", "green"], or in a column each: option 1, option 2, ...'
-        )
-    items, labels = label_lists.values_of(cell.strip()), []
-    if all(isinstance(item, dict) and "text" in item for item in items):
-        labels = [item.get("label") for item in items]
-        items = [item["text"] for item in items]
-    other = next((item for item in items if isinstance(item, list | dict)), None)
-    if other is not None:
-        raise UserError(f"an option is {reprlib.repr(other)}: write each option as a text")
-    return [[tables.cell(item).strip() for item in values] for values in (items, labels)]
-
-
-def _letters_of(found):
-    """The letters of answers that are texts, letters or numbers of options: list of str.
-
-    An answer is read as all answers of the file can be read. Where none of these readings fits all,
-    some may be letters and others texts, which are left as they are.
-
-    Args:
-        found: list of (place, passage with one question and its answer).
-
-    Raises:
-        UserError: it cannot be seen what an answer means.
-    """
-    readings = []
-    for _, passage in found:
-        (answer,), (options,) = passage["answers"], passage["options"]
-        count, number = len(options), tables.whole(answer)
-        readings.append([
-            _place(answer, [*map(str.strip, options)]),
-            _place(answer.upper(), [*LETTERS[:count]]),
-            _place(number, [*map(str, range(count))]),
-            _place(number, [*map(str, range(1, count + 1))]),
-        ])  # fmt: skip
-    readings = [*zip(*readings, strict=True)]
-    possible = [reading for reading in readings if None not in reading]
-    if len(possible) == 1 or any(reading == possible[0] for reading in possible[1:]):
-        return [*map(_letter_at, possible[0])]
-    meanings = zip(*(possible or readings[:2]), strict=True)
-    for (where, passage), places in zip(found, meanings, strict=True):
-        if len({*places} - {None}) > 1:
-            raise UserError(
-                f"{where}: the answer {passage['answers'][0]!r} may stand for several options: "
-                "write all as letters (A, B, ...) or, if options are letters, as numbers from 0"
-            )
-    return [passage["answers"][0] for _, passage in found]
-
-
-def _place(item, items):
-    """The place of an item that a list has once: int, or None."""
-    return items.index(item) if items.count(item) == 1 else None
-
-
-def _letter_at(place):
-    """The letter of an option; "" if there are too many, which `read_passage` refuses."""
-    return LETTERS[place : place + 1]
-
-
-def _passages(path):
-    """Yields (file and line, JSON object) of each passage in a file."""
+def _passages(path, with_answers=True, like=None):
+    """Yields (file and line, JSON object) of each passage in a file; `question_tables.passages`."""
     if not path.endswith(".txt"):
-        yield from passages_of_table(path)
-        return
-    text = files.read_text(path)
-    if os.path.basename(path) == "all.txt":
-        for number, line in enumerate(text.split("\n"), start=1):
+        yield from question_tables.passages(path, with_answers, like)
+    elif os.path.basename(path) == "all.txt":
+        for number, line in enumerate(files.read_text(path).split("\n"), start=1):
             if line.strip():
                 yield f"{path}, line {number}", parse_json(line, f"{path}, line {number}")
     else:
-        yield path, parse_json(text, path)
+        yield path, parse_json(files.read_text(path), path)
 
 
 # === The task ===
@@ -530,19 +294,13 @@ class RaceTask(base.Task):
 
     def examples(self, inputs):
         """Makes examples from dicts with `article`, `question` and `options`, a list of str."""
-        examples = []
+        examples, normalize = [], self.text.tokenizer.normalize
         for number, given in enumerate(inputs):
             options = given["options"]
-            passage = {
-                "id": str(number),
-                "article": given["article"],
-                "questions": [given["question"]],
-                "options": [list(options) if isinstance(options, tuple) else options],
-            }
-            normalize = self.text.tokenizer.normalize
-            examples += read_passage(
-                passage, f"example {number}", normalize, most_options=self.choices
-            )
+            options = [list(options) if isinstance(options, tuple) else options]
+            passage = {"id": str(number), "questions": [given["question"]], "options": options}
+            passage["article"], place = given["article"], f"example {number}"
+            examples += read_passage(passage, place, normalize, most_options=self.choices)
         return examples
 
     def features(self, examples, counts=None):
@@ -628,38 +386,29 @@ class RaceData(base.DataSet):
 
     levels: tuple = LEVELS
 
-    notes: ClassVar[dict] = {
-        "blanks": "{} questions have several underscores in a row, or some in words, and the "
-        "option replaces each of them: write a gap as one _"
-    }
     unit = "questions"
     labels_of_test = "answers"
 
     @property
     def settings(self):
         """Settings that features depend on, besides those of the text."""
+        found = {"levels": self.levels, "max_qa_length": self.task.max_qa_length}
         choices = self.task.choices
-        return {"levels": self.levels, "max_qa_length": self.task.max_qa_length} | (
-            {} if choices == NUM_OPTIONS else {"choices": choices}
-        )
+        return found if choices == NUM_OPTIONS else found | {"choices": choices}
 
     def sources(self, split):
         """Paths of the files of a split."""
         return [path for _, path in input_files(self.data_dir, split, self.levels)]
 
     def read(self, split):
-        """The questions of a split; those of tables with several underscores are counted."""
-        counts, given = {}, (self.data_dir, split, self.task.text.tokenizer, self.levels)
-        return read_examples(*given, self.task.choices, counts), counts
+        """The questions of a split, and nothing that is odd about them."""
+        given = self.data_dir, split, self.task.text.tokenizer, self.levels
+        return read_examples(*given, self.task.choices), {}
 
     def described(self):
         """The training folder and its levels, or the table with the columns that are read."""
         if own_splits(self.data_dir):
-            table = _read_table(self.sources("train")[0])
-            used = [*itertools.chain(*columns_of(table.header).values())]
-            used += ["id", *option_columns(table.header)]
-            unused = [name for name in table.header if name not in used]
-            return f"{table}" + (f"; not used: {', '.join(unused)}" if unused else "")
+            return question_tables.described(self.sources("train")[0])
         return f"{os.path.join(self.data_dir, 'RACE', 'train')}: {' and '.join(self.levels)} school"
 
     def prediction_files(self, examples, answers):

@@ -641,7 +641,10 @@ def objects(content, path, row_keys=frozenset()):
         ]
     for number, row in enumerate(found if isinstance(found, list) else [found], start=1):
         if not isinstance(row, dict | None):
-            raise UserError(f"{path}, line {number}: {reprlib.repr(row)} is no JSON object")
+            raise UserError(
+                f"{path}, line {number}: {reprlib.repr(row)} is no JSON object: write each row as "
+                "one, with the names of the columns as its keys"
+            )
         yield number, row
 
 

@@ -507,6 +507,8 @@ QA = {"id": 7, "question": "Who?", "answers": [{"text": "It", "answer_start": 0}
         ({"id": 7, "question": "Who?", "choices": ["x", "y"], "answer": "x"}, CHOICES,
          USUAL | {"article": ""}),
         (USUAL | {"options": OBJECTS}, CHOICES, USUAL),
+        ({"ctx": "It.", "question": "Who?", "choices": ["x", "y"]}, CHOICES, USUAL),
+        ({"article": "It.", "questions": ["Who?"], "options": [["x", "y"]]}, CHOICES, USUAL),
         (USUAL | {"article": ["It", "is."]}, CHOICES, USUAL | {"article": "It is."}),
         ("""article,question,options\n"['It', 'is.']",Who?,"['x', 'y']"\n""", CHOICES,
          USUAL | {"article": "It is."}),

@@ -309,10 +309,10 @@ print(*found["probabilities"].numpy()[0])
 # --- RACE ---
 
 
-def race_texts(data_dir=GLUE, levels=race.LEVELS):
+def race_texts(data_dir=GLUE):
     """The questions of the test set, raw, in the order of the script."""
     examples = []
-    for _, path in race.input_files(str(data_dir), "test", levels):
+    for _, path in race.input_files(str(data_dir), "test"):
         for line in filter(None, Path(path).read_text(encoding="utf-8").split("\n")):
             passage = json.loads(line)
             for question, options in zip(passage["questions"], passage["options"], strict=True):
@@ -327,20 +327,25 @@ def test_blanks_take_the_option(exported, predicted, tmp_path, run_main):
     passage = {
         "id": "high1.txt",
         "article": "The cat sat on the mat. " * 9,
-        "questions": ["The _ sat on the _.", "The ＿ sat", "pre_x", "Who sat?", "__ sat"],
+        "questions": [
+            "The _ sat on _ _.",
+            "The ＿_ sat",
+            "pre_x a_{1}",
+            "Who sat?",
+            "__ sat on_",
+        ],
         "options": [["cat \u2003", " mat\n", "", "dog and a longer option than fits into it"]] * 5,
         "answers": ["A"] * 5,
     }
-    folder = tmp_path / "data" / "RACE" / "test" / "high"
-    folder.mkdir(parents=True)
-    (folder / "all.txt").write_text(json.dumps(passage) + "\n")
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "test.jsonl").write_text(json.dumps(passage) + "\n")
     directory, export = exported("RACE")
     out = Path(shutil.copytree(directory, tmp_path / "out"))
     config = directory.parent / "config.json"
-    flags = RACE | {"do_train": False, "data_dir": tmp_path / "data", "high_only": True}
+    flags = RACE | {"do_train": False, "data_dir": tmp_path / "data"}
     del flags["export_tflite"]
     run_main(run_race, **flags, albert_config_file=config, output_dir=out)
-    lines = predicted(export, race_texts(tmp_path / "data", ["high"]))
+    lines = predicted(export, race_texts(tmp_path / "data"))
     found = [list(line["probabilities"].values()) for line in lines]
     assert_close(found, written_probabilities(out))
 

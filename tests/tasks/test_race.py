@@ -9,7 +9,7 @@ import pytest
 from albert_tf.checkpoints import run_directory
 from albert_tf.config import AlbertConfig
 from albert_tf.records import schemas
-from albert_tf.tasks import race
+from albert_tf.tasks import question_tables, race
 from albert_tf.tasks.base import TextInput
 from albert_tf.tasks.race import Example
 from albert_tf.text.tokenization import FullTokenizer
@@ -176,7 +176,22 @@ WHO, XY = {"question": "Who?"}, ["x", "y"]
         WHO | {"Answer": "A", "answer": "B", "A": "x", "B": "y"},
         WHO | {"opa": "x", "opb": "y", "cop": 2},
         WHO | {"options": "('x', 'y')", "answer": "['y']"},
-        *(WHO | {"options": XY, "correct": answer} for answer in ("(B)", "B.", "b)", ["B"])),
+        *(WHO | {"options": XY, "correct": answer}
+          for answer in ("(B)", "B.", "b)", ["B"], "B. y", "(b) Y", "Answer: B", "2. y")),
+        *(WHO | {"option1": "x", "option2": "y", "answer": answer}
+          for answer in ("option2", "Option 2", "option_2")),
+        # Options have names, whichever way they are written.
+        WHO | {"choices": [{"id": "B", "text": "x"}, {"id": "A", "text": "y"}], "answer": "A"},
+        WHO | {"choices": [{"id": 17, "text": "x"}, {"id": 18, "text": "y"}], "answer": 18},
+        WHO | {"options": [{"content": "x"}, {"content": "y"}], "answer": "B"},
+        WHO | {"choices": {"2": "y", "1": "x"}, "answer": "2"},
+        WHO | {"answer0": "x", "answer1": "y", "label": "1"},
+        # The answer and the wrong options, in the order of the alphabet.
+        WHO | {"correct_answer": "y", "incorrect_answers": ["x"]},
+        WHO | {"Correct Answer": "y", "Wrong 1": "x", "Wrong 2": ""},
+        WHO | {"answer": "y", "distractor1": "x", "distractor2": "x"},
+        # A line of RACE.
+        {"id": "1", "article": "", "questions": ["Who?"], "options": [XY], "answers": ["y"]},
     ],
 )  # fmt: skip
 def test_names_of_columns(row, tokenizer, tmp_path):
@@ -192,6 +207,7 @@ def test_names_of_columns(row, tokenizer, tmp_path):
         ({"story": "It."}, "it."), ({"flores_passage": "It."}, "it."), ({"text": "It."}, "it."),
         ({"dialogue": ["M: hi", "W: yo"]}, "m: hi w: yo"), ({"context": "['a', 'b']"}, "a b"),
         ({"context": "[1] It"}, "[1] it"), ({"context": "[[a 'b' c]]"}, "[[a 'b' c]]"),
+        ({"ctx": "It."}, "it."), ({"prompt": "It.", "background": "He is."}, "he is."),
         ({"context": []}, ""), ({"context": None, "document": "It."}, "it."),
         ({"article": "It.", "document": "a.txt"}, "it."),
         ({"context": {"sentences": ["a", "b"]}}, "train.jsonl ... context.sentences"),
@@ -225,6 +241,8 @@ def test_passages_of_two_tables_that_were_joined(tokenizer, tmp_path):
         (["1;2;3;1", "1;2;3;3"], [0, 2]),  # both are the same
         (["x;;z;2", "x;y;;0"], [2, 0]),  # an empty option keeps its place
         (["x;y;z;-1", "x;y;z;-1"], [None, None]),
+        (["x;y;z;?", "x;y;none;nan"], [None, None]),
+        (["Yes;No;None;none", "a;b;C;c"], [2, 2]),
         (["x;y;z;3", "x;y;z;1", "3;2;1;1"], [2, 0, 0]),
         (["O;A;B;A", "O;A;B;O"], [1, 0]),  # texts, since O is no letter of an option
         (["O;A;B;A", "x;y;z;b"], [0, 1]),  # letters, since b is no text
@@ -241,6 +259,29 @@ def test_answers_that_are_numbers_letters_or_texts(rows, labels, tokenizer, tmp_
 ABC = "question;A;B;C;answer"
 
 
+@pytest.mark.parametrize(("train", "labels"), [("0", [1, 2]), ("3", [0, 1]), ("x", None)])
+def test_numbers_of_options_are_those_of_the_training(train, labels, tokenizer, tmp_path):
+    (tmp_path / "train.csv").write_text(f"{ABC}\nWho?;x;y;z;{train}\n")
+    (tmp_path / "dev.csv").write_text(f"{ABC}\nWho?;x;y;z;1\nWhen?;x;y;z;2\n")
+    with contextlib.nullcontext() if labels else refuses("dev.csv, line 2 ... '1'"):
+        found = race.read_examples(str(tmp_path), "dev", tokenizer)
+        assert [example.label for example in found] == labels and race.count_options(tmp_path) == 3
+
+
+def test_lines_of_race(tokenizer, tmp_path):
+    line = {key: value for key, value in PASSAGE.items() if key != "answers"}
+    (tmp_path / "test.jsonl").write_text(f"{json.dumps(PASSAGE)}\n{json.dumps(PASSAGE)}\n")
+    found = race.read_examples(str(tmp_path), "test", tokenizer)
+    assert [(e.passage_id, e.question, e.label) for e in found[:2]] == [
+        ("middle7.txt", 1, 1), ("middle7.txt", 2, 3)
+    ]  # fmt: skip
+    (tmp_path / "test.jsonl").write_text(f"{json.dumps(line)}\n{json.dumps(line)}\n")
+    assert race.read_examples(str(tmp_path), "test", tokenizer)[3].label is None
+    (tmp_path / "test.jsonl").write_text(json.dumps(PASSAGE | {"options": [["x", "y"]]}))
+    with refuses("test.jsonl, line 1 ... 2, 1, 2"):
+        race.read_examples(str(tmp_path), "test", tokenizer)
+
+
 @pytest.mark.parametrize(
     ("split", "lines", "message"),
     [
@@ -250,7 +291,10 @@ ABC = "question;A;B;C;answer"
         ("test", [ABC, "?;x;y;z;x", "?;x;y;z;B", "?;O;A;B;B"], "test.csv, line 4 ... 'B'"),
         ("test", [ABC, "?;x;y;z;9"], "test.csv ... 9"),
         ("test", [ABC, "?;x;x;z;x", "?;x;y;z;y"], "test.csv, line 2 ... A, B, C ... 'x'"),
-        ("test", [ABC, "Who?;x;y;z;A", "When?;x;y;z;"], "test.csv ... 1 of 2"),
+        ("test", [ABC, "Who?;x;y;z;A", "When?;x;y;z;?"], "test.csv ... 1 of 2"),
+        ("dev", [ABC, "Who?;x;y;z;NaN"], "dev.csv, line 2 ... answer"),
+        ("test", ["question;wrong 1;wrong 2;answer", "Who?;x;y;"], "test.csv, line 2 ... answer"),
+        ("test", [ABC, "Who?;x;y;z;A. y"], "test.csv, line 2 ... 'A. y'"),
         ("dev", [ABC, "Who?;x;y;z;A", "Who?;x;y;z;-1"], "dev.csv, line 3 ... answer"),
         ("train", [HEAD, "a;Who?;['x', 'y'];1"], "train.csv ... 0 ... 1 ... A, B"),  # from 0 or 1
         # Options that are no list.
@@ -261,7 +305,7 @@ ABC = "question;A;B;C;answer"
         ("train", [HEAD, "a;Who?;(a) x, (b) y (z);A"], "train.csv, line 2 ... (a)"),
         ("train", [HEAD, "a;Who?;[{'label': 'A'}, {'label': 'B'}];A"], "line 2 ... {'label': 'A'}"),
         ("train", [HEAD, "a;Who?;[['x'], ['y']];A"], "line 2 ... ['x']"),
-        ("train", [HEAD, "a;Who?;['(A)', '(B)', 'C.'];(D)"], "line 2 ... 'D'"),
+        ("train", [HEAD, "a;Who?;['(A)', '(B)', 'C.'];(D)"], "line 2 ... '(D)'"),
         # Names of columns.
         ("train", ["asked;A;B;answer", "Who?;x;y;A"], "train.csv ... question ... asked"),
         ("train", ["question;A;B", "Who?;x;y"], "train.csv, line 2 ... answer"),
@@ -292,7 +336,7 @@ def test_options_without_labels_have_no_answer_either(tokenizer, tmp_path):
     ],
 )  # fmt: skip
 def test_columns_with_an_option_each(header, columns):
-    assert race.option_columns(header.split()) == columns.split()
+    assert [*question_tables.option_columns(header.split())] == columns.split()
 
 
 def test_records_of_other_levels_or_lengths_are_others(tokenizer):
@@ -307,23 +351,28 @@ def data_in(folder, tokenizer):
     return race.RaceData(two, str(folder), "out", "out")
 
 
-def test_columns_that_are_not_read_are_named(tokenizer, tmp_path):
-    (tmp_path / "train.csv").write_text("hint,question,A,B,answer\nIt rains,Who?,x,y,A\n")
-    data = data_in(tmp_path, tokenizer)
-    assert data.described().endswith("not used: hint")
+def test_the_roles_of_columns_are_shown(tokenizer, tmp_path):
+    row = {"ctx": "It.", "query": "", "question": "Who?", "A": "x", "B": "y", "answer": "A"}
+    (tmp_path / "train.jsonl").write_text(json.dumps(row | {"sentence": "He."}))
+    shown = "passage: sentence; question: question; option: A, B; answer: answer; not used: ctx"
+    assert f"{shown}, query" in data_in(tmp_path, tokenizer).described()
 
 
-def test_questions_with_several_underscores_are_counted_in_tables(tokenizer, tmp_path):
-    asked = ["I am ____.", "a_b is?", "_ or _ ?", "Who?"]
-    lines = ["question;A;B;answer", *(f"{question};x;y;A" for question in asked)]
-    (tmp_path / "train.csv").write_text("\n".join(lines))
-    data = data_in(tmp_path, tokenizer)
-    examples, counts = data.read("train")
-    assert examples[0].endings[0] == "i am xxxx." and counts == {"blanks": 2}
-    assert "2 questions" in data.notes["blanks"].format(2)
-    for level in race.LEVELS:
-        write(tmp_path, f"train/{level}/1.txt", passage_of(2, questions=["I am ____."]))
-    assert data.read("train")[1] == {}
+@pytest.mark.parametrize(
+    ("question", "ending"),
+    [
+        ("I am ____.", "i am x."), ("_ or __ ?", "x or x ?"), ("Because_.", "becausex."),
+        ("a_b, _id, $a_{n}$?", "a_b, _id, $a_{n}$? x"),
+        (r"$\sum_\alpha$ is _", r"$\sum_\alpha$ is x"),
+    ],
+)  # fmt: skip
+def test_gaps_in_tables(question, ending, tokenizer, tmp_path):
+    """In files of RACE, every underscore is a gap: `test_passage`."""
+    row = WHO | {"question": question, "options": XY, "answer": "A"}
+    (tmp_path / "train.jsonl").write_text(json.dumps(row))
+    (example,) = race.read_examples(str(tmp_path), "train", tokenizer)
+    assert example.endings[0] == ending
+    assert task(tokenizer, 64, 24).examples([row | {"article": ""}])[0].endings == example.endings
 
 
 def test_one_file_per_passage_gives_the_same_as_all_txt(tokenizer, tmp_path):

@@ -1,0 +1,339 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables with a question in each row: what columns hold, what options are, what answers mean.
+
+Needs no TensorFlow.
+"""
+
+import itertools
+import re
+import reprlib
+import string
+
+from albert_tf.errors import UserError, about
+from albert_tf.tasks import label_lists, tables
+
+LETTERS = string.ascii_uppercase
+# What a column holds -> names that it may have, in small letters, by precedence. Options may have a
+# column each: `option_columns`.
+ROLES = {
+    "id": ("id",),
+    "passage": ("article", "context", "passage", "paragraph", "premise", "story", "text",
+                "document", "dialogue", "support", "background", "flores_passage", "sent1"),
+    "question": ("question", "question_stem", "question.stem", "prompt", "query", "sentence",
+                 "goal", "ctx", "sent2", "questions"),
+    "options": ("options", "choices", "choices.text", "options.text", "question.choices",
+                "endings", "answer_options", "answers", "choice"),
+    "option": (),
+    "wrong options": ("incorrect_answers", "wrong_answers", "distractors"),
+    "names of options": ("choices.label", "options.label"),
+    "answer": ("answer", "answerkey", "label", "gold_label", "correct_answer", "correct_option",
+               "correct", "correct_answer_id", "correct_answer_num", "cop", "answers", "choice"),
+}  # fmt: skip
+# Columns with an option each: option 1, ...; choice_a, ...; ending0, ...; A, B, ...; options.A, ...
+_OPTION = (
+    r"((?:(?:answer_)?options?|opt?|choices?|ending|(?:mc_)?answer|sol|solution)[ _.-]?|(?=\D$))"
+    r"(\d+|[a-z])"
+)
+_WRONG = r"((?:distractor|(?:wrong|incorrect)(?:[ _](?:answer|option))?)[ _.-]?)(\d+|[a-z])"
+# Keys of an option that is an object, such as {"label": "A", "text": "red"}, by precedence.
+_TEXT_KEYS = ("text", "content", "option", "choice", "answer", "value")
+_NAME_KEYS = ("label", "id", "key", "letter", "index")
+_NAME, _TEXT, _LETTER = range(3)  # ways to read an answer; then as a number from 0 or 1
+# A list as JSON, Python or NumPy write it, or a tuple. A set has no order.
+_LIST = re.compile(r"""\s*(\[.*\]|\([^()]*,[^()]*\)|\(\s*['"].*\))\s*""", re.DOTALL)
+# A passage or answer is a list if it begins with a quoted text, and not with "[1]" or "[[Link]]".
+TEXT_LIST = re.compile(r"""\[([\s\[{]*["'].*)?\]""", re.DOTALL)
+# The parts of an answer such as (A), Answer: A, option_2, or B. red
+_SAID = re.compile(r"(?is)(?:(?:answer|option|choice)[\W_]*)?\(?([a-z]|\d+)(?:[.):](?!\d)\s*(.*))?")
+
+
+# === Columns ===
+
+
+def option_columns(header, pattern=_OPTION):
+    """The columns with an option each, in order: dict from name to what an answer calls the option.
+
+    They differ in a number from 0 or 1, or in a letter from a. Numbers from 0, and those that are
+    keys, as in `{"1": "red"}`, call the option. Elsewhere the whole name of the column does: 1 may
+    be the second of `choice1` and `choice2`. A column `B` has none, since B may be a text.
+    """
+    groups = {}
+    for name in header:
+        if match := re.fullmatch(pattern, name.strip(), re.IGNORECASE):
+            stem, mark = map(str.lower, match.groups())
+            place = int(mark) if mark.isdecimal() else string.ascii_lowercase.index(mark)
+            groups.setdefault((stem, mark.isdecimal()), {})[place] = name, mark
+    for (stem, is_number), group in groups.items():
+        first = min(group)
+        if len(group) > 1 and first < 2 and sorted(group) == [*range(first, first + len(group))]:
+            is_mark = is_number and (first == 0 or stem.endswith("."))  # `choices.1` is a key
+            marked = [pair for _, pair in sorted(group.items())]
+            return {name: mark if is_mark else stem and name for name, mark in marked}
+    return {}
+
+
+def _roles_of(table):
+    """The columns of a table that are read: dict from `ROLES` to lists of names, by precedence."""
+    known = {name.lower().replace(" ", "_"): name for name in table.header}
+    known |= {name: name for name in table.header}
+    held = {role: [[known[n]] for n in names if n in known] for role, names in ROLES.items()}
+    held["option"] = [[*option_columns(table.header)]]
+    held["wrong options"].append([*option_columns(table.header, _WRONG)])
+    # Names of options that are also those of answers: they are answers if others hold the options.
+    both = [names for names in held["options"] if names in held["answer"]]
+    others = [names for names in held["options"] if names not in both]
+    key = "options" if any(others + held["option"] + held["wrong options"]) else "answer"
+    held[key] = [names for names in held[key] if names not in both]
+    rows = cells_of(table)
+    used = _filled(rows, held["question"]) or [*itertools.chain(*held["question"][:1])]
+    # Next to a question, columns such as ctx and prompt hold the passage.
+    held["passage"] += [names for names in held["question"] if names[0] not in used]
+    held["question"] = [[*used]]
+    used += _filled(rows, held["passage"], are_texts=True)
+    used += _filled(rows, held["options"] + held["option"] + held["wrong options"])
+    for role in ("id", "names of options", "answer"):
+        used += _filled(rows, held[role])
+    return {role: [n for n in itertools.chain(*names) if n in used] for role, names in held.items()}
+
+
+def cells_of(table):
+    """The cells of each row: list of dicts from name to str."""
+    return [dict(zip(table.header, map(str.strip, r.cells), strict=False)) for r in table.rows]
+
+
+def _filled(rows, groups, are_texts=False):
+    """The names of the first group of columns that has content, and of others that complete it.
+
+    Others complete it if no row has both, as of two tables that were joined, and if their cells are
+    texts where that matters: `document` may be the name of a file.
+    """
+    used, done = [], set()
+    for names in groups:
+        joined = ["".join(row.get(name, "") for name in names) for row in rows]
+        cells = {number: cell for number, cell in enumerate(joined) if cell}
+        is_next = not used or not are_texts or all(" " in cell for cell in cells.values())
+        if cells and is_next and done.isdisjoint(cells):
+            used, done = [*used, *names], done | {*cells}
+    return used
+
+
+def open_table(path):
+    """Reads a table of questions with options.
+
+    Args:
+        path: str.
+
+    Returns:
+        (tables.Table, dict from `ROLES` to lists of the names of columns that are read).
+
+    Raises:
+        UserError: no column has questions or options, or as `tables.open_table`.
+    """
+    table = tables.open_table(path, *([name] for name in ROLES["question"]), has_header=True)
+    roles, columns = _roles_of(table), f"Columns: {', '.join(table.header)}"
+    if not roles["question"]:
+        raise UserError(f"{path}: no column has questions: name it question. {columns}")
+    if not roles["options"] + roles["option"] + roles["wrong options"]:
+        raise UserError(
+            f"{path}: no column has options: name them option 1, option 2, ..., or put a list into "
+            f"the column options. {columns}"
+        )
+    return table.take(roles["question"][:1]), roles
+
+
+def described(path):
+    """The columns of a table, what they hold, and which are not read: str."""
+    table, roles = open_table(path)
+    roles |= {"not used": [n for n in table.header if n not in itertools.chain(*roles.values())]}
+    parts = [f"{role}: {', '.join(names)}" for role, names in roles.items() if names]
+    return "; ".join([str(table), *parts])
+
+
+# === Rows ===
+
+
+def passages(path, with_answers=True, like=None):
+    """Yields (file and line, passage) of each row of a table, in the form of RACE.
+
+    A row has one question, or lists of questions, options and answers, as a line of RACE. A passage
+    that is a list of texts, such as the turns of a dialogue, is joined by spaces.
+
+    Args:
+        path: str.
+        with_answers: bool, whether answers are read.
+        like: str or None, the table of a training, which tells what answers mean if this one
+            leaves it open.
+    """
+    found = [*_rows(path)]
+    letters = iter(_letters_of(_asked(found), like) if with_answers else [])
+    for place, passage, readings in found:
+        answers = [reading and next(letters) for reading in readings] if with_answers else []
+        yield place, passage | ({"answers": answers} if any(answers) else {})
+
+
+def _rows(path):
+    """Yields (file and line, passage without answers, list of `_reading` of each) of each row."""
+    table, roles = open_table(path)
+    passage = rf"({'|'.join(ROLES['passage'])})\..*"
+    parts = [name for name in table.header if re.fullmatch(passage, name.lower())]
+    if parts and not roles["passage"]:
+        raise UserError(f"{path}: the passage is an object with {', '.join(parts)}: write a text")
+    names = [*option_columns(table.header).values()]
+    for number, (row, named) in enumerate(zip(table.rows, cells_of(table), strict=True)):
+        by_role = {role: [named.get(name, "") for name in roles[role]] for role in roles}
+        with about(row.place):
+            passage = {"id": _first(by_role["id"]) or str(number)}
+            passage["article"] = _joined("passage", _first(by_role["passage"]))
+            passage["questions"], passage["options"], readings = _questions_in(by_role, names)
+        yield row.place, passage, readings
+
+
+def _first(cells):
+    return next(filter(None, cells), "")
+
+
+def _questions_in(cells, names):
+    """The questions of a row, the options of each, and what is read of each answer: three lists.
+
+    Args:
+        cells: dict from role to list of str.
+        names: list of str, those of options that have a column each.
+    """
+    question, listed, answer = (_first(cells[role]) for role in ("question", "options", "answer"))
+    if listed:
+        if not _LIST.fullmatch(listed):
+            raise UserError(
+                f"the options are no list: {reprlib.repr(listed)}. Write them as a list, such as "
+                '["red", "green"], or in a column each: option 1, option 2, ...'
+            )
+        items = label_lists.values_of(listed)
+        if TEXT_LIST.fullmatch(question) and all(isinstance(item, list) for item in items):
+            return _of_lists(label_lists.values_of(question), items, label_lists.items_of(answer))
+        options, names = _texts_of(items)
+        names = label_lists.items_of(_first(cells["names of options"])) or names
+    elif any(wrong := cells["wrong options"]):
+        if not answer:
+            raise UserError("there are wrong options, but no answer: write it too")
+        is_list = len(wrong) == 1 and _LIST.fullmatch(*wrong)
+        wrong = label_lists.items_of(*wrong) if is_list else wrong
+        options = names = sorted({answer, *wrong} - {""})
+    else:
+        options = cells["option"]
+    while options and not options[-1]:  # the question has fewer than others
+        options.pop()
+    answer = answer if answer in options else _joined("answer", answer)
+    return [question], [options], [_reading(answer, options, names)]
+
+
+def _of_lists(questions, options, answers):
+    """As `_questions_in`, of a row like those of RACE."""
+    if len(questions) != len(options) or len(answers) not in (0, len(questions)):
+        counts = ", ".join(str(len(items)) for items in (questions, options, answers))
+        raise UserError(f"questions, lists of options and answers are not equally many: {counts}")
+    options, names = zip(*map(_texts_of, options), strict=True)
+    answers = answers or [""] * len(questions)
+    return questions, [*options], [*map(_reading, answers, options, names)]
+
+
+def _joined(what, cell):
+    """A passage or answer that is a list of texts, as one text; another stays as it is."""
+    items = label_lists.values_of(cell) if TEXT_LIST.fullmatch(cell) else [cell]
+    other = next((item for item in items if not isinstance(item, str)), None)
+    if other is not None:
+        raise UserError(f"the {what} is a list with {reprlib.repr(other)}: write a list of texts")
+    return " ".join(items)
+
+
+def _texts_of(items):
+    """The texts of options, and the names of those that are objects: two lists of str."""
+    objects = [item for item in items if isinstance(item, dict)]
+    names = [_part(item, _NAME_KEYS, "") for item in objects]
+    texts = [_part(item, _TEXT_KEYS, item) if item in objects else item for item in items]
+    other = next((text for text in texts if isinstance(text, list | dict)), None)
+    if other is not None:
+        raise UserError(f"an option is {reprlib.repr(other)}: write each option as a text")
+    return [[tables.cell(item).strip() for item in values] for values in (texts, names)]
+
+
+def _part(found, keys, default):
+    return next((found[key] for key in keys if key in found), default)
+
+
+# === Answers ===
+
+
+def _reading(answer, options, names):
+    """What an answer may mean: (answer, list of int or None); None if it is missing.
+
+    The list has the place of the option by each way to read it: as the name of an option, its
+    text, its letter, or its number from 0 or 1. An answer such as "B. red" has to fit in both
+    parts.
+
+    Args:
+        answer: str.
+        options: list of str.
+        names: list of str, what the options are called; empty if that is not known.
+    """
+    folded, count = [option.casefold() for option in options], len(options)
+    if answer.lower() in {*label_lists.STAND_INS, *label_lists.MISSING} - {*folded}:
+        return None
+    match = None if answer in options else _SAID.fullmatch(answer)
+    said, rest = match.groups() if match else (answer, None)
+    name = _place([*map(_key, names[:count])], _key(answer), _key(said))
+    text = _place(options, answer, said)
+    if text is None and len(answer) > 1:  # one letter is rather that of an option
+        text = _place(folded, answer.casefold())
+    letter = _place([*LETTERS[:count]], said.upper()) if name is None else name
+    from_0, from_1 = (_place([*map(str, range(n, n + count))], tables.whole(said)) for n in (0, 1))
+    places = name, text, letter, from_0, from_1
+    fits = [n is not None and (not rest or folded[n] == rest.casefold()) for n in places]
+    return answer, [n if fit else None for n, fit in zip(places, fits, strict=True)]
+
+
+def _key(text):
+    """What is compared of the name of an option."""
+    return tables.whole(text) or re.sub(r"[\W_]+", "", text).casefold() or text
+
+
+def _place(items, *wanted):
+    """The place of the first wanted item that a list has once: int, or None."""
+    return next((items.index(item) for item in wanted if items.count(item) == 1), None)
+
+
+def _fitting(asked):
+    """The ways to read answers by which each is an option: dict from their number to places."""
+    ways = enumerate(zip(*(places for _, (_, places) in asked), strict=True))
+    return {way: places for way, places in ways if None not in places}
+
+
+def _asked(found):
+    """The readings of all answers of `_rows` that are not missing: list of (place, reading)."""
+    return [(place, reading) for place, _, readings in found for reading in readings if reading]
+
+
+def _letters_of(asked, like):
+    """The letters of the options that answers mean: list of str.
+
+    All answers of a file are read in the same way. Where no way fits all, some may be letters and
+    others texts; an answer that is neither stays as it is.
+
+    Raises:
+        UserError: it cannot be seen what an answer means.
+    """
+    fitting = _fitting(asked)
+    if like and len({*fitting.values()}) > 1:
+        there = _fitting(_asked(_rows(like)))
+        fitting = {way: places for way, places in fitting.items() if way in there} or fitting
+    first, *others = fitting.values() or [None]
+    ways, letters = [*fitting] or [_TEXT, _LETTER], []
+    if _NAME in fitting or first in others:  # names come first, and so do texts that are confirmed
+        ways = ways[:1]
+    for place, (answer, places) in asked:
+        found = {places[way] for way in ways} - {None}
+        if len(found) > 1:
+            raise UserError(
+                f"{place}: the answer {answer!r} may stand for several options: write all as "
+                "letters (A, B, ...) or, if options are letters, as numbers from 0"
+            )
+        letters += [LETTERS[n : n + 1] for n in found] or [answer]
+    return letters
