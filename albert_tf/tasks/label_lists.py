@@ -7,6 +7,7 @@ Needs no TensorFlow.
 import ast
 import collections
 import contextlib
+import itertools
 import json
 import math
 import re
@@ -73,7 +74,7 @@ def find_form(cells, known=()):
             comma, space or similar; or a list as Python, NumPy and JSON write it, of labels or of
             0 and 1 for each class. An empty one has no label.
         known: sequence of str, all classes in the order of their ids, if they are known. A
-            separator is the one by which most labels are among them, or occur again.
+            separator is the one by which most cells have only these, or labels occur most often.
     """
     cells = [*map(bare, cells)]
     filled = [cell for cell in cells if cell]
@@ -85,10 +86,12 @@ def find_form(cells, known=()):
     occurring = [mark for mark in _ALWAYS if any(mark in cell for cell in filled)]
     occurring += [mark for mark in _PERHAPS if _separates(mark, filled)]
 
-    def share(mark):  # of unknown labels, or of different ones
-        labels = [label for labels in split(cells, Form(mark)) for label in labels]
-        others = [x for x in labels if x not in known] if known else {*labels}
-        return len(others) / max(len(labels), 1)
+    def share(mark):  # of cells with unknown labels, or of different labels among all
+        labels = split(cells, Form(mark))
+        if known:
+            return sum(not {*each} <= {*known} for each in labels)
+        labels = [*itertools.chain.from_iterable(labels)]
+        return len({*labels}) / max(len(labels), 1)
 
     best = min([*occurring, *[""] * bool(known or not occurring)], key=share)
     lists = _lists(cells, best)

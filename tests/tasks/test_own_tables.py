@@ -781,7 +781,7 @@ KNOWN = ("Food, drink", "Sport")
         # A few lists, or another separator, among labels.
         (["['a', 'b']", "b", "a", "a,c"], (), [["a", "b"], ["b"], ["a"], ["a", "c"]]),
         (["a, b|c|d", "c", "d|a, b"], (), [["a, b", "c", "d"], ["c"], ["d", "a, b"]]),
-        (["b;a", "a;tag7;tag12", "b"], ("a", "b"), [["b", "a"], ["a", "tag7", "tag12"], ["b"]]),
+        (["b;a", "c;d;e", "b"], ("a", "b"), [["b", "a"], ["c", "d", "e"], ["b"]]),
         (["a,b", "b,c", "c,a", "[none]", "b;c"], (),
          [["a", "b"], ["b", "c"], ["c", "a"], ["[none]"], ["b;c"]]),
         # Lists of JSON, NumPy and pandas.

@@ -94,8 +94,8 @@ def entries(path, with_context=True):
     a question without id has its place in the file as id, from 0.
 
     The `answers` of a qa, if it has some, are a list of dicts with `text`, `answer_start` and
-    `start`, which is empty if none has a text. A question without answers is impossible if others
-    have some.
+    `start`, which is empty if none has a text. A question with empty answers is impossible if
+    others have some; one that does not speak of answers is unlabelled.
 
     Args:
         path: str.
@@ -116,7 +116,8 @@ def entries(path, with_context=True):
         rows[qas_id] = where, context, _normal(qa, where) | {"id": qas_id}
     are_labelled = any(qa.get("answers") for *_, qa in rows.values())
     for where, context, qa in rows.values():
-        if not qa.get("answers") and (are_labelled or qa.get("is_impossible")):
+        is_said = qa.get("is_impossible") or (are_labelled and "answers" in qa)
+        if is_said and not qa.get("answers"):
             qa = {"is_impossible": True} | qa | {"answers": []}
         yield where, context, qa
 
@@ -129,10 +130,11 @@ def _questions(path, with_context):
         article = _renamed(row, where)
         if article.keys() == {"header"}:  # of MRQA
             continue
-        if {"context", "question"} <= article.keys():
+        has_questions = not {"paragraphs", "qas"}.isdisjoint(article)
+        if {"context", "question"} <= article.keys() and not has_questions:
             yield where, _context(article, where, with_context), article
             continue
-        if not {"paragraphs", "qas"} & article.keys():
+        if not has_questions:
             raise UserError(f"{where} has {reprlib.repr([*row])[1:-1] or 'no keys'}: {_FORM}")
         paragraphs = [article] if "qas" in article else field(article, "paragraphs", list, where)
         for p, paragraph in enumerate(paragraphs):
@@ -181,6 +183,7 @@ def _normal(qa, where):
     if impossible not in (None, ""):
         qa["is_impossible"] = _TRUTHS.get(str(impossible).lower(), impossible)
         json_file.field(qa, "is_impossible", bool, where)
+    is_given = "answers" in qa
     with about(where):
         given = {name: _parsed(qa.get(name), r"\[") for name in _OF_ANSWERS}
         given["text"] = _parsed(qa.pop("answers", None), _WRITTEN)
@@ -191,6 +194,8 @@ def _normal(qa, where):
     if given["text"] is not None:
         answers = _answers(given, where)
         qa["answers"] = answers if any(answer["text"].strip() for answer in answers) else []
+    elif is_given:
+        qa["answers"] = []
     return qa
 
 

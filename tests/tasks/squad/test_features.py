@@ -83,9 +83,9 @@ def test_prediction_needs_no_answers_but_scoring_does(tmp_path):
     del bare["answers"]
     path = write(tmp_path / "new.json", [question("q1"), bare, question("q3", answers=())])
     found = squad_questions.read_examples(path, training=False)
-    assert [example.answers for example in found] == [("ideas",), (), ()]
+    assert [example.answers for example in found] == [("ideas",), None, ()]
     counts = [squad_questions.count_unlabelled(found, version_2) for version_2 in (False, True)]
-    assert counts == [2, 0]  # q2 and q3
+    assert counts == [2, 1]  # q2 and q3; q2
     path = write(tmp_path / "test.json", [question("q1", answers=()), question("q2", answers=())])
     found = squad_questions.read_examples(path, training=False)  # as test files have them
     assert squad_questions.count_unlabelled(found, True) == 2

@@ -155,7 +155,7 @@ def test_answers_of_null_are_none(read):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (nested(qa(answers=None)), "'answers'"),
+        (nested(qa(answers=None)), "question a ... 0"),
         ([flat(answers="1903")], "question a ... '1903'"),
     ],
 )
