@@ -17,12 +17,17 @@ _SPECIAL = (
     "<sep>", "<mask>", "<|endoftext|>",
 )  # fmt: skip
 _SPECIAL_PATTERN = re.compile("|".join(map(re.escape, _SPECIAL)))
-_TAG = r"(?:NNP?S?|VB[DGNPZ]?|JJ[RS]?|PRP\$?|DT)"  # of the Penn Treebank
+_TAG = r"[/_][A-Z]{1,5}\$?"  # of a part of speech, such as NN or PROPN
 MARKUP = "have markup, such as <doc ...>, HTML, LaTeX or the links of a wiki"
 _MARKED_UP, _REPEATED, _IN_A_FORM = 0.001, 0.1, 0.1  # of the lines, above which something is said
 # Of the lines: those that the next one continues, and those with a capital first, since texts that
 # were lower-cased begin with small letters anyway. In characters: lines of a narrow column.
 _WRAPPED, _CAPITALS, _NARROW = 0.3, 0.02, 30
+# Of the lines that go on in the next one: those that end where the next word has no room.
+_AT_THE_EDGE = 0.5  # in verses up to 0.4
+# Of the lines: what more of them have in common is no chance, if there are some lines. In verses,
+# lists, recipes and dialogues, fewer begin with a number or have the same number of commas.
+_MOST, _FEWEST, _COUNTED = 0.7, 10, 0.05
 # Lines in a form that other programs read, by the kind of the form: a class of characters without
 # which no line has it, a pattern, and what to do.
 _FORMS = {
@@ -30,9 +35,9 @@ _FORMS = {
         r"[<&[{\\]",
         re.compile(
             r"</?(?:doc|p|br|div|span|ref|a|b|i|h[1-6]|table|tr|td|ul|li|html|body)\b[^<>]*>"
-            r"|<\w+ [\w:]+=[\"'][^<>]*>|</[a-z]{3,}>"  # of any language
+            r"|<\w+ [\w:]+=[\"'][^<>]*>|</[a-z:]{3,}>"  # of any language
             r"|&(?:[a-z]{2,8}|#x?[\da-f]+);"
-            r"|\[\[[^][]+\]\]|\{\{|\]\(https?:|\\(?:begin|section|cite|ref|frac)\{",
+            r"|\[\[[^][]+\]\]|\{\{|\]\(https?:|\\(?:begin|section|cite|ref|frac|['\"`^~])\{",
             re.IGNORECASE,
         ),
         "write plain text; WikiExtractor does so with --json, and --input_format=jsonl reads it",
@@ -45,7 +50,8 @@ _FORMS = {
     "have characters as numbers or codes": (
         ".",
         re.compile(
-            r"\\(?:u[\da-fA-F]{4}|x[\da-fA-F]{2}|n\\n|r\\n)|(?:%[\dA-F]{2}|=[\dA-F]{2}){2}"
+            r"\\(?:u[\da-fA-F]{4}|x[\da-fA-F]{2}|n\\n|r\\n|(?<=[.!?]\\)n(?![a-z]))|\Ab(['\"]).*\1\Z"
+            r"|(?:%[\dA-F]{2}){2}|=[C-F][\dA-F]=[89AB][\dA-F]"  # of UTF-8, but not =CC=CC of SMILES
             r"|\A(?=[A-Za-z\d+/]{40,}={0,2}\Z)(?=.*[a-z])(?=.*[A-Z]).*[\d+/]"
             r"|\x1b\$|~\{[!-~]+~\}|\+A[A-Za-z\d+/]{2}-"  # Japanese, Chinese and others as ASCII
         ),
@@ -60,28 +66,14 @@ _FORMS = {
         ),
         "read the source with its own encoding, and leave these characters out",
     ),
-    "have columns, with tabs, commas or the like between": (
-        r'[\t|",]',
-        re.compile(
-            r'(?<=\S)\t+\S| \|\|\| |\A[^\s,;"]*[,;]".*"(?:[,;]|\Z)'
-            # Commas without a space, but not of numbers and of texts without spaces, as Chinese.
-            r"|,(?=[\"']?[^\W\u2e80-\uffff])(?:(?<=[^\s\d,],)|(?<=\A\d,)(?=\D))"
-        ),
-        "keep the column of the text, as with cut -f 2, or write JSON for --input_format=jsonl",
-    ),
     "have only numbers, or times as subtitles do": (
         r"\d",
         re.compile(r"\A[\W\d_]*\d[\W\d_]*\Z|\d:\d\d[:.,]\d\d\d?\b"),
         "keep the text, without the numbers and times of .srt, .vtt, tables or logs",
     ),
-    "end in the middle of a word": (
-        "-",
-        re.compile(r"(?<=[^\W\d_])-\Z"),
-        "join the lines of a paragraph, and the words that are divided at their ends",
-    ),
     "were divided into tokens, or have parts of speech": (
-        "[@/_]",
-        re.compile(rf"\w@@ | @[-,.]@ |\S[/_]{_TAG}\s+\S+[/_]{_TAG}(?:\s|\Z)"),
+        "[@/_#]",
+        re.compile(rf"\w@@ | @[-,.]@ |\w ##\w|{_TAG}\s+\S+{_TAG}(?:\s|\Z)"),
         "take the text as it was written, without marks of subwords such as @@, and of tags",
     ),
     "are Burmese in Zawgyi": (
@@ -90,6 +82,21 @@ _FORMS = {
         "convert it to Unicode",
     ),
 }
+# What a line may have in common with others, and what to do if most lines have it.
+_COLUMNS, _BEGIN, _END = "have columns, with", "begin with", "end with"
+_NO_TEXT = "leave out what is no part of the text, such as labels, times and numbers (here 0)"
+_IN_COMMON = {
+    _COLUMNS: "keep the text alone, as with cut -f 2, or write JSON for --input_format=jsonl",
+    **dict.fromkeys((_BEGIN, _END), _NO_TEXT),
+}
+_OTHER_FORMS = tuple({**_FORMS, **_IN_COMMON}.keys() - {MARKUP})
+# Signs between columns. Commas of numbers and of texts without spaces, as Chinese, are none.
+_SEPARATOR = re.compile(r"\t|\||;(?=\S)|,(?=[!-~])(?!(?<=\d,)\d)")
+_QUOTED = re.compile(r'"[^"]*"')
+# Signs and numbers before the first letter of a line, also of one that is read backwards. Quotes,
+# dashes, brackets and dots begin and end the lines of ordinary text.
+_EDGE = re.compile(r"[\d<>[\]{}|\\/=_][\W\d_]{,29}(?=[^\W\d_])")
+_DIVIDED = re.compile(r"-\n(?<=[^\W\d_]-\n)[ \t]*[^\W\d_A-ZÀ-ÞΑ-ΩЀ-Я]")
 _MOST_TEXTS = 10_000  # of a Sample
 _MOST_NAMED = 3
 # Shares above which something is said. In these scripts the released models drop marks on purpose:
@@ -152,17 +159,24 @@ class Losses:
             for key, times in self._keys[char]:
                 counts[key] += number * times
         filled = [line for line in lines if line and not line.isspace()]
+        repeated = collections.Counter(filled)
         counts["lines"] = len(filled)
         counts["wrapped"] = _count_wrapped(map(str.strip, lines))
+        counts["divided"] = len(_DIVIDED.findall(text))
         counts["capitals"] = sum(line.lstrip()[0].isupper() for line in filled)
-        counts["repeated"] = len(filled) - len(set(filled))
+        counts["repeated"] = len(filled) - len(repeated)
         if "[" in text or "<" in text:
             for piece in _SPECIAL_PATTERN.findall(text):
                 counts[f"{self._kinds[piece]} {piece}"] += 1
-        different = "".join(characters)
+        different, in_a_form = "".join(characters), set()
         for form, (signs, pattern, _) in _FORMS.items():
             if re.search(signs, different) and (found := list(filter(pattern.search, filled))):
                 counts[form] = len(found)
+                in_a_form.update(found)
+        others = itertools.filterfalse(in_a_form.__contains__, filled)
+        found = collections.Counter(itertools.chain.from_iterable(map(_striking, others)))
+        found.update({f"repeated {line[:40]!r}": n for line, n in repeated.most_common(1)})
+        counts.update({key: n for key, n in found.items() if n > 1 + _COUNTED * len(filled)})
         return counts
 
     def _keys_of(self, char):
@@ -206,7 +220,20 @@ def _count_wrapped(lines):
     if not going_on:
         return 0
     width = sorted(length for length, _ in going_on)[len(going_on) * 9 // 10]  # some are longer
-    return sum(longer > width >= _NARROW for _, longer in going_on)
+    found = sum(longer > width >= _NARROW for _, longer in going_on)
+    return found if found > _AT_THE_EDGE * len(going_on) else 0
+
+
+def _striking(line):
+    """What a line may have in common with others: list of keys of `Losses.count`."""
+    line = line.strip()
+    if signs := _SEPARATOR.findall(_QUOTED.sub('""', line)):
+        return [f"{_COLUMNS} {sign!r} {signs.count(sign)} times" for sign in set(signs)]
+    for kind, step in ((_BEGIN, 1), (_END, -1)):
+        if edge := _EDGE.match(line[::step]):
+            shape = re.sub(r"(.)\1+", r"\1", re.sub(r"\d", "0", edge[0]))
+            return [f"{kind} {shape[::step]!r}"]
+    return []
 
 
 def script(char):
@@ -259,16 +286,29 @@ def sentences(counts, unknown):
     for form, (_, _, remedy) in _FORMS.items():
         if counts[form] > (_MARKED_UP if form == MARKUP else _IN_A_FORM) * lines:
             yield f"{counts[form]:,} of {lines:,} lines {form}: {remedy}"
-    if counts["wrapped"] > _WRAPPED * lines and counts["capitals"] > _CAPITALS * lines:
+    for kind, remedy in _IN_COMMON.items():
+        for what, number in _of_kind(counts, kind).most_common(1):
+            if number >= max(_MOST * lines, _FEWEST):
+                yield f"{number:,} of {lines:,} lines {kind} {what}: {remedy}"
+    if counts["divided"] > _IN_A_FORM * lines:
         yield (
-            f"{counts['wrapped']:,} of {lines:,} lines end in the middle of a sentence, which the "
+            f"{counts['divided']:,} of {lines:,} lines end in the middle of a word: join the lines "
+            "of a paragraph, and the words that are divided at their ends"
+        )
+    wrapped = counts["wrapped"]
+    if wrapped >= max(_WRAPPED * lines, _FEWEST) and counts["capitals"] > _CAPITALS * lines:
+        yield (
+            f"{wrapped:,} of {lines:,} lines end in the middle of a sentence, which the "
             "next line continues: join the lines of a paragraph, or give "
             "create_pretraining_data.py --input_format=documents"
         )
     if counts["repeated"] > _REPEATED * lines:
+        most = _of_kind(counts, "repeated").most_common(1)
+        named = "".join(f", most often {line} {number:,} times" for line, number in most)
         yield (
-            f"{counts['repeated']:,} of {lines:,} lines repeat an earlier one: leave them out, or "
-            "whole documents with create_pretraining_data.py --drop_duplicates"
+            f"{counts['repeated']:,} of {lines:,} lines repeat an earlier one{named}: leave them "
+            "out, or whole documents with create_pretraining_data.py --drop_duplicates. Write "
+            "blank lines for separators of documents, and words of a sentence into one line"
         )
 
 
@@ -282,7 +322,7 @@ def as_json(counts, unknown):
         "unknown_letters": dict(_scripts_of(unknown)),
         "special_pieces": dict(special),
         "lines_with_markup": counts[MARKUP],
-        "lines_in_other_forms": {f: counts[f] for f in _FORMS if counts[f] and f != MARKUP},
+        "lines_in_other_forms": {k: n for k, n in counts.items() if k.startswith(_OTHER_FORMS)},
         "lines_repeated": counts["repeated"],
     }
 
