@@ -108,6 +108,7 @@ _LETTERS_OF_TURKISH, _TURKISH = "ıİ", 0.01  # of the Latin letters; 5% in Turk
 # wide parenthesis of Chinese text.
 _VANISHED, _CHANGED = 0.001, 0.05
 _UNKNOWN = 0.03  # of the letters of a script
+_UNREACHABLE = 0.02  # of the pieces; the released vocabularies have none
 _OF_TEXT = 0.01  # of all letters: those of the scripts above a limit, together
 # First words of names in Unicode that name no script of their own.
 _SCRIPTS = {
@@ -190,19 +191,23 @@ class Losses:
         if char in _LETTERS_OF_TURKISH and self._cases_as_others:
             keys.append(("turkish", 1))
         form = "NFKD" if self._table else "NFD"
-        marks = sum(map(self._is_dropped, unicodedata.normalize(form, char)))
+        marks = sum(map(self.is_dropped, unicodedata.normalize(form, char)))
         has_mark = any(map(unicodedata.combining, unicodedata.normalize("NFD", char)))
         if marks and found:
             keys.append((f"marks {found}", marks))
         elif self._table and (not has_mark or marks):  # signs such as \u2260 lose theirs
             around = self._table(self._clean_up(f"a{char}a", remove_space=False))
             inner = around.replace("▁", " ").strip().removeprefix("a").removesuffix("a")
-            # Case is not lost without a word: it has its own option.
-            if inner.upper() != char.upper() and inner != char.lower():
+            # Case is not lost without a word: it has its own option. Wide and narrow forms, such as
+            # the comma of Chinese, are the same character to every rule but identity.
+            has_width = unicodedata.east_asian_width(char) in "FH"
+            same = unicodedata.normalize("NFKC", char) if has_width else char
+            if inner.upper() not in (char.upper(), same.upper()) and inner != char.lower():
                 keys.append((f"changed U+{ord(char):04X} to {inner}", 1))
         return keys
 
-    def _is_dropped(self, char):
+    def is_dropped(self, char):
+        """Whether the clean-up drops a character of decomposed text (bool), such as an accent."""
         if not self._clean_up.strip_accents:
             return False
         if self._table:
@@ -234,6 +239,22 @@ def _striking(line):
             shape = re.sub(r"(.)\1+", r"\1", re.sub(r"\d", "0", edge[0]))
             return [f"{kind} {shape[::step]!r}"]
     return []
+
+
+def unreachable(tokenizer):
+    """What is said of pieces that no text has after the clean-up of a FullTokenizer: yields str."""
+    is_dropped, lower = Losses.of(tokenizer).is_dropped, tokenizer.do_lower_case
+    pieces = [unicodedata.normalize("NFD", p) for p in tokenizer.vocab if p[:1] not in "[<"]
+    for flag, lost in (
+        ("do_lower_case", [piece for piece in pieces if lower and piece != piece.lower()]),
+        ("strip_accents", [piece for piece in pieces if any(map(is_dropped, piece))]),
+    ):
+        if len(lost) > _UNREACHABLE * len(pieces):
+            yield (
+                f"the clean-up leaves {len(lost):,} of the {len(pieces):,} pieces of "
+                f"{tokenizer.path}, such as {lost[0]!r}, in no text: give --{flag}=false, unless "
+                "the model was trained with true"
+            )
 
 
 def script(char):
@@ -366,13 +387,13 @@ def _on_changes(counts):
     vanished = sum(number for key, number in changed.items() if key.strip().endswith(" to"))
     characters = counts["characters"]
     if vanished > _VANISHED * characters or changed.total() > _CHANGED * characters:
-        most = ", ".join(f"{key!r} {n:,} times" for key, n in changed.most_common(_MOST_NAMED))
+        named = dict(changed.most_common(_MOST_NAMED))
+        most = ", ".join(f"{key!r} {number:,} times" for key, number in named.items())
         pairs = {key: key.partition(" to ") for key in changed}
         decomposed = sum(changed[k] for k, (a, _, b) in pairs.items() if _composed(b) == a)
-        remedy = (
-            "train a vocabulary with --normalization_rule_name=nfkc, which keeps joiners, or "
-            "identity, which changes nothing"
-        )
+        chars = "".join(chr(int(key[2:].partition(" ")[0], 16)) for key in named)
+        rules = "nfkc or identity" if unicodedata.is_normalized("NFKC", chars) else "identity"
+        remedy = f"train a vocabulary with --normalization_rule_name={rules}"
         if 2 * decomposed > changed.total():
             remedy = "give --strip_accents=false, which keeps characters such as Hangul whole"
         yield (
@@ -425,4 +446,5 @@ class Sample:
             pieces = tokenizer.tokenize(text)
             unknown.update(piece for piece in pieces if piece not in tokenizer.vocab)
         apart = [line for text in texts for line in (text, "")]  # no text goes on in the next
-        return list(sentences(Losses.of(tokenizer).count(apart), unknown))
+        said = sentences(Losses.of(tokenizer).count(apart), unknown)
+        return [*unreachable(tokenizer), *said]

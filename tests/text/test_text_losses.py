@@ -14,7 +14,7 @@ from albert_tf.text.clean_up import CleanUp
 from albert_tf.text.text_losses import Losses
 from albert_tf.text.tokenization import FullTokenizer
 from tests import GOLDEN
-from tests.errors import assert_names
+from tests.errors import assert_names, names
 
 RELEASED = GOLDEN / "tokenization" / "spm_uncased.model"
 
@@ -74,7 +74,7 @@ def test_marks_are_counted_by_script(text):
         ("Tiếng Việt có dấu", "LATIN ... --strip_accents=false"),
         ("İptal SIRA ılık", "of 13 LATIN ... --casing_language=tr"),
         ("می\u200cخواهم", "1 of 8 ... U+200C ... --normalization_rule_name=nfkc"),
-        ("世界，你好", "1 of 5 ... U+FF0C ... --normalization_rule_name=nfkc"),
+        ("世界…你好", "1 of 5 ... U+2026 ... --normalization_rule_name=identity"),
         ("[MASK] a [SEP] b [SEP]", "[SEP] 2 times, [MASK] 1 times"),
         ('<doc id="1">\na\n</doc>', "2 of 3 lines ... --input_format=jsonl"),
         ("a&nbsp;b <br/>", "1 of 1 lines ... HTML"),
@@ -174,7 +174,8 @@ KEPT = CleanUp(True, False)  # accents
         ("パンダが ビルで", (KEPT,)),
         ("İptal SIRA ılık", (CleanUp(True, False, casing_language="tr"),)),
         ("می\u200cخواهم", (KEPT, "nfkc")),
-        ("世界，你好。" + "很好" * 9, (KEPT,)),  # one comma of 24 is changed
+        ("世界，你好。（１）ﾊﾛｰ", (KEPT,)),
+        ("世界…你好。" + "很好" * 9, (KEPT,)),  # one sign of 24 is changed
         ("½ ﬁ ① می\u200cخواهم", (CleanUp(True, False, decomposes=False), "identity")),
         ("한국어로 번역한 글", (KEPT,)),
     ],
@@ -242,6 +243,22 @@ def test_wordpiece_drops_marks_with_lower_casing(tmp_path):
         tokenizer = FullTokenizer(vocab_file=str(path), do_lower_case=lower)
         meter = pickle.loads(pickle.dumps(Losses.of(tokenizer)))
         assert meter.count(["क्ष"])["marks DEVANAGARI"] == marks
+
+
+@pytest.mark.parametrize(
+    ("pieces", "flags"),
+    [("Die ##Ö", "--do_lower_case=false ... --strip_accents=false"), ("die", "")],
+)
+def test_pieces_that_no_text_has_are_said(tmp_path, pieces, flags):
+    path = tmp_path / "vocab.txt"
+    path.write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", *pieces.split()]), "utf-8")
+    tokenizer = FullTokenizer(vocab_file=str(path))
+    sample = text_losses.Sample(tokenizer)
+    tokenizer.tokenize("die")
+    said = "\n".join(sample.sentences())
+    assert names(said, f"{path} ... 'Die' ... {flags}") if flags else not said
+    kept = FullTokenizer(vocab_file=str(path), do_lower_case=False)
+    assert list(text_losses.unreachable(kept)) == []
 
 
 def test_counts_of_parts_add_up():
