@@ -83,11 +83,10 @@ _FORMS = {
     ),
 }
 # What a line may have in common with others, and what to do if most lines have it.
-_COLUMNS, _BEGIN, _END = "have columns, with", "begin with", "end with"
-_NO_TEXT = "leave out what is no part of the text, such as labels, times and numbers (here 0)"
 _IN_COMMON = {
-    _COLUMNS: "keep the text alone, as with cut -f 2, or write JSON for --input_format=jsonl",
-    **dict.fromkeys((_BEGIN, _END), _NO_TEXT),
+    "have columns, with": "keep the text, as with cut -f 2, or write JSON for --input_format=jsonl",
+    "begin with": "leave this out, if it is no part of the text (0 stands for any number)",
+    "end with": "leave this out, if it is no part of the text (0 stands for any number)",
 }
 _OTHER_FORMS = tuple({**_FORMS, **_IN_COMMON}.keys() - {MARKUP})
 # Signs between columns. Commas of numbers and of texts without spaces, as Chinese, are none.
@@ -166,9 +165,7 @@ class Losses:
         counts["divided"] = len(_DIVIDED.findall(text))
         counts["capitals"] = sum(line.lstrip()[0].isupper() for line in filled)
         counts["repeated"] = len(filled) - len(repeated)
-        if "[" in text or "<" in text:
-            for piece in _SPECIAL_PATTERN.findall(text):
-                counts[f"{self._kinds[piece]} {piece}"] += 1
+        counts.update(f"{self._kinds[piece]} {piece}" for piece in _SPECIAL_PATTERN.findall(text))
         different, in_a_form = "".join(characters), set()
         for form, (signs, pattern, _) in _FORMS.items():
             if re.search(signs, different) and (found := list(filter(pattern.search, filled))):
@@ -208,11 +205,10 @@ class Losses:
 
     def is_dropped(self, char):
         """Whether the clean-up drops a character of decomposed text (bool), such as an accent."""
-        if not self._clean_up.strip_accents:
-            return False
+        strips = self._clean_up.strip_accents
         if self._table:
-            return bool(unicodedata.combining(char))
-        return self._clean_up.do_lower_case and is_accent(char)
+            return strips and unicodedata.combining(char) > 0
+        return strips and self._clean_up.do_lower_case and is_accent(char)
 
 
 def _count_wrapped(lines):
@@ -233,8 +229,8 @@ def _striking(line):
     """What a line may have in common with others: list of keys of `Losses.count`."""
     line = line.strip()
     if signs := _SEPARATOR.findall(_QUOTED.sub('""', line)):
-        return [f"{_COLUMNS} {sign!r} {signs.count(sign)} times" for sign in set(signs)]
-    for kind, step in ((_BEGIN, 1), (_END, -1)):
+        return [f"have columns, with {sign!r} {signs.count(sign)} times" for sign in set(signs)]
+    for kind, step in (("begin with", 1), ("end with", -1)):
         if edge := _EDGE.match(line[::step]):
             shape = re.sub(r"(.)\1+", r"\1", re.sub(r"\d", "0", edge[0]))
             return [f"{kind} {shape[::step]!r}"]
@@ -311,12 +307,9 @@ def sentences(counts, unknown):
         for what, number in _of_kind(counts, kind).most_common(1):
             if number >= max(_MOST * lines, _FEWEST):
                 yield f"{number:,} of {lines:,} lines {kind} {what}: {remedy}"
-    if counts["divided"] > _IN_A_FORM * lines:
-        yield (
-            f"{counts['divided']:,} of {lines:,} lines end in the middle of a word: join the lines "
-            "of a paragraph, and the words that are divided at their ends"
-        )
-    wrapped = counts["wrapped"]
+    divided, wrapped = counts["divided"], counts["wrapped"]
+    if divided > _IN_A_FORM * lines:
+        yield f"{divided:,} of {lines:,} lines end in the middle of a word: join each with the next"
     if wrapped >= max(_WRAPPED * lines, _FEWEST) and counts["capitals"] > _CAPITALS * lines:
         yield (
             f"{wrapped:,} of {lines:,} lines end in the middle of a sentence, which the "
@@ -328,8 +321,7 @@ def sentences(counts, unknown):
         named = "".join(f", most often {line} {number:,} times" for line, number in most)
         yield (
             f"{counts['repeated']:,} of {lines:,} lines repeat an earlier one{named}: leave them "
-            "out, or whole documents with create_pretraining_data.py --drop_duplicates. Write "
-            "blank lines for separators of documents, and words of a sentence into one line"
+            "out, or whole documents with create_pretraining_data.py --drop_duplicates"
         )
 
 
@@ -387,25 +379,17 @@ def _on_changes(counts):
     vanished = sum(number for key, number in changed.items() if key.strip().endswith(" to"))
     characters = counts["characters"]
     if vanished > _VANISHED * characters or changed.total() > _CHANGED * characters:
-        named = dict(changed.most_common(_MOST_NAMED))
-        most = ", ".join(f"{key!r} {number:,} times" for key, number in named.items())
-        pairs = {key: key.partition(" to ") for key in changed}
-        decomposed = sum(changed[k] for k, (a, _, b) in pairs.items() if _composed(b) == a)
-        chars = "".join(chr(int(key[2:].partition(" ")[0], 16)) for key in named)
-        rules = "nfkc or identity" if unicodedata.is_normalized("NFKC", chars) else "identity"
+        most = ", ".join(f"{key!r} {n:,} times" for key, n in changed.most_common(_MOST_NAMED))
+        first = max(changed, key=changed.get)
+        char = chr(int(first[2:].partition(" ")[0], 16))
+        rules = "nfkc or identity" if unicodedata.is_normalized("NFKC", char) else "identity"
         remedy = f"train a vocabulary with --normalization_rule_name={rules}"
-        if 2 * decomposed > changed.total():
+        if first.endswith(f" to {unicodedata.normalize('NFD', char)}"):
             remedy = "give --strip_accents=false, which keeps characters such as Hangul whole"
         yield (
             f"normalisation changes {changed.total():,} of {characters:,} characters, "
             f"most often {most}. If they matter, {remedy}"
         )
-
-
-def _composed(text):
-    """A character that was decomposed, as the keys of Losses name it: str."""
-    char = unicodedata.normalize("NFC", text)
-    return f"U+{ord(char):04X}" if len(char) == 1 else ""
 
 
 def _scripts_of(unknown):
@@ -446,5 +430,4 @@ class Sample:
             pieces = tokenizer.tokenize(text)
             unknown.update(piece for piece in pieces if piece not in tokenizer.vocab)
         apart = [line for text in texts for line in (text, "")]  # no text goes on in the next
-        said = sentences(Losses.of(tokenizer).count(apart), unknown)
-        return [*unreachable(tokenizer), *said]
+        return [*unreachable(tokenizer), *sentences(Losses.of(tokenizer).count(apart), unknown)]
