@@ -17,7 +17,7 @@ def main(given):
     from albert_tf import files
     from albert_tf.corpus import build, instances, text_files
     from albert_tf.records import schemas
-    from albert_tf.text import tokenization
+    from albert_tf.text import text_losses, tokenization
 
     settings = given.values_of(instances.Settings)
     if not settings.masked_lm_prob and given.origin("dupe_factor") == resolve.DEFAULT:
@@ -42,6 +42,8 @@ def main(given):
         # the vocabulary may record other values than the defaults of the flags
         **given.typed("do_lower_case", "strip_accents"),
     )
+    for sentence in text_losses.unreachable(tokenizer):
+        print(f"warning: {sentence}")
     summary = build.create(
         inputs,
         outputs,

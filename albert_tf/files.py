@@ -215,7 +215,10 @@ def read_bytes(path):
         UserError: the file cannot be read; the message names it.
     """
     with reading(path), tf.io.gfile.GFile(path, "rb") as file:
-        return file.read()
+        content = file.read()
+    if content.startswith(b"version https://git-lfs"):
+        raise UserError(f"{path} is only a pointer to the file in Git LFS: run git lfs pull")
+    return content
 
 
 def sha256(path):

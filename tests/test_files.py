@@ -138,6 +138,9 @@ def test_json_is_read_from_text_and_bytes(start):
 
 
 def test_a_file_that_is_missing_or_no_text_is_named(tmp_path):
+    (tmp_path / "spiece.model").write_text("version https://git-lfs.github.com/spec/v1\noid sha2")
+    with refuses("spiece.model ... git lfs pull"):
+        files.read_bytes(str(tmp_path / "spiece.model"))
     for read in (files.read_json, files.read_bytes):
         with refuses("nowhere.json"):
             read(str(tmp_path / "nowhere.json"))

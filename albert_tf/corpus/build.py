@@ -112,6 +112,12 @@ def create(
                 print(f"{directory} is damaged: it is made again")
                 files.remove(directory)
             runner.write_corpus(inputs, form, encoder, directory)
+        documents = corpus_files.open_corpus(corpus_files.documents_file(directory)).documents
+        if len(documents) < len(inputs) and not form.file_is_document:
+            print(
+                f"warning: {len(inputs)} files have {len(documents)} documents, since only a blank "
+                "line ends one: give --file_is_document if each file is a document"
+            )
         parts, dropped = _parts(directory, selection, runner)
         summary = None
         for part, (flag, names) in reversed(list(zip(parts, named.items(), strict=False))):

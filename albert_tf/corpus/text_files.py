@@ -203,26 +203,32 @@ def _texts_of_json(numbered, chunk, skipped):
             continue
         where = f"{chunk.path}, line {number}"
         value = errors.parse_json(line, where, constants=float)  # NaN of other keys
-        text = value.get(form.text_key) if isinstance(value, dict) else [value]
+        text = _text_of(value, form.text_key) if isinstance(value, dict) else [value]
         if text is None or text != text:  # NaN, which pandas writes
             skipped.setdefault("texts_missing", []).append(number)
             continue
         if not isinstance(text, str):
             raise UserError(
-                f"{where}: write one object with a text under --text_key={form.text_key}. "
-                f"Received: {reprlib.repr(value)}"
+                f"{where}: write one object with a text under --text_key={form.text_key} on each "
+                f"line (jq -c '.[]' does so with a list). Received: {reprlib.repr(value)}"
             )
         try:
             text.encode()  # JSON can hold half of a character
             texts.append((number, text))
         except UnicodeEncodeError:
-            _skip(
-                f"a text has half of a character, {text!a:.80}; correct the text",
-                number,
-                chunk,
-                skipped,
-            )
+            reason = f"a text has half of a character, {text!a:.80}; correct the text"
+            _skip(reason, number, chunk, skipped)
     return texts
+
+
+def _text_of(value, key):
+    """What a JSON object has under a key, also under "a.b" in an object; texts of a list as one."""
+    outer, _, rest = key.partition(".")
+    if key not in value and isinstance(value.get(outer), dict):
+        return _text_of(value[outer], rest)
+    found = value.get(key)
+    is_list = isinstance(found, list) and all(isinstance(text, str) for text in found)
+    return "\n".join(found) if is_list else found
 
 
 def _in_windows(text, split):

@@ -37,6 +37,7 @@ _PACKINGS = {  # kinds of compression -> how they begin, and a function that ope
 }
 _OTHERS = {  # kinds that are refused -> how they begin
     "a ZIP archive or a document in one": rb"PK(\x03\x04|\x05\x06|\x07\x08)",
+    "a pointer to a file in Git LFS (run git lfs pull)": rb"version https://git-lfs",
     "a 7-Zip archive": rb"7z\xbc\xaf\x27\x1c",
     "a RAR archive": rb"Rar!\x1a\x07",
     "an ar archive": rb"!<arch>\n",

@@ -17,12 +17,17 @@ _SPECIAL = (
     "<sep>", "<mask>", "<|endoftext|>",
 )  # fmt: skip
 _SPECIAL_PATTERN = re.compile("|".join(map(re.escape, _SPECIAL)))
-_TAG = r"(?:NNP?S?|VB[DGNPZ]?|JJ[RS]?|PRP\$?|DT)"  # of the Penn Treebank
+_TAG = r"[/_][A-Z]{1,5}\$?"  # of a part of speech, such as NN or PROPN
 MARKUP = "have markup, such as <doc ...>, HTML, LaTeX or the links of a wiki"
 _MARKED_UP, _REPEATED, _IN_A_FORM = 0.001, 0.1, 0.1  # of the lines, above which something is said
 # Of the lines: those that the next one continues, and those with a capital first, since texts that
 # were lower-cased begin with small letters anyway. In characters: lines of a narrow column.
 _WRAPPED, _CAPITALS, _NARROW = 0.3, 0.02, 30
+# Of the lines that go on in the next one: those that end where the next word has no room.
+_AT_THE_EDGE = 0.5  # in verses up to 0.4
+# Of the lines: what more of them have in common is no chance, if there are some lines. In verses,
+# lists, recipes and dialogues, fewer begin with a number or have the same number of commas.
+_MOST, _FEWEST, _COUNTED = 0.7, 10, 0.05
 # Lines in a form that other programs read, by the kind of the form: a class of characters without
 # which no line has it, a pattern, and what to do.
 _FORMS = {
@@ -30,9 +35,9 @@ _FORMS = {
         r"[<&[{\\]",
         re.compile(
             r"</?(?:doc|p|br|div|span|ref|a|b|i|h[1-6]|table|tr|td|ul|li|html|body)\b[^<>]*>"
-            r"|<\w+ [\w:]+=[\"'][^<>]*>|</[a-z]{3,}>"  # of any language
+            r"|<\w+ [\w:]+=[\"'][^<>]*>|</[a-z:]{3,}>"  # of any language
             r"|&(?:[a-z]{2,8}|#x?[\da-f]+);"
-            r"|\[\[[^][]+\]\]|\{\{|\]\(https?:|\\(?:begin|section|cite|ref|frac)\{",
+            r"|\[\[[^][]+\]\]|\{\{|\]\(https?:|\\(?:begin|section|cite|ref|frac|['\"`^~])\{",
             re.IGNORECASE,
         ),
         "write plain text; WikiExtractor does so with --json, and --input_format=jsonl reads it",
@@ -45,7 +50,8 @@ _FORMS = {
     "have characters as numbers or codes": (
         ".",
         re.compile(
-            r"\\(?:u[\da-fA-F]{4}|x[\da-fA-F]{2}|n\\n|r\\n)|(?:%[\dA-F]{2}|=[\dA-F]{2}){2}"
+            r"\\(?:u[\da-fA-F]{4}|x[\da-fA-F]{2}|n\\n|r\\n|(?<=[.!?]\\)n(?![a-z]))|\Ab(['\"]).*\1\Z"
+            r"|(?:%[\dA-F]{2}){2}|=[C-F][\dA-F]=[89AB][\dA-F]"  # of UTF-8, but not =CC=CC of SMILES
             r"|\A(?=[A-Za-z\d+/]{40,}={0,2}\Z)(?=.*[a-z])(?=.*[A-Z]).*[\d+/]"
             r"|\x1b\$|~\{[!-~]+~\}|\+A[A-Za-z\d+/]{2}-"  # Japanese, Chinese and others as ASCII
         ),
@@ -60,28 +66,14 @@ _FORMS = {
         ),
         "read the source with its own encoding, and leave these characters out",
     ),
-    "have columns, with tabs, commas or the like between": (
-        r'[\t|",]',
-        re.compile(
-            r'(?<=\S)\t+\S| \|\|\| |\A[^\s,;"]*[,;]".*"(?:[,;]|\Z)'
-            # Commas without a space, but not of numbers and of texts without spaces, as Chinese.
-            r"|,(?=[\"']?[^\W\u2e80-\uffff])(?:(?<=[^\s\d,],)|(?<=\A\d,)(?=\D))"
-        ),
-        "keep the column of the text, as with cut -f 2, or write JSON for --input_format=jsonl",
-    ),
     "have only numbers, or times as subtitles do": (
         r"\d",
         re.compile(r"\A[\W\d_]*\d[\W\d_]*\Z|\d:\d\d[:.,]\d\d\d?\b"),
         "keep the text, without the numbers and times of .srt, .vtt, tables or logs",
     ),
-    "end in the middle of a word": (
-        "-",
-        re.compile(r"(?<=[^\W\d_])-\Z"),
-        "join the lines of a paragraph, and the words that are divided at their ends",
-    ),
     "were divided into tokens, or have parts of speech": (
-        "[@/_]",
-        re.compile(rf"\w@@ | @[-,.]@ |\S[/_]{_TAG}\s+\S+[/_]{_TAG}(?:\s|\Z)"),
+        "[@/_#]",
+        re.compile(rf"\w@@ | @[-,.]@ |\w ##\w|{_TAG}\s+\S+{_TAG}(?:\s|\Z)"),
         "take the text as it was written, without marks of subwords such as @@, and of tags",
     ),
     "are Burmese in Zawgyi": (
@@ -90,6 +82,20 @@ _FORMS = {
         "convert it to Unicode",
     ),
 }
+# What a line may have in common with others, and what to do if most lines have it.
+_IN_COMMON = {
+    "have columns, with": "keep the text, as with cut -f 2, or write JSON for --input_format=jsonl",
+    "begin with": "leave this out, if it is no part of the text (0 stands for any number)",
+    "end with": "leave this out, if it is no part of the text (0 stands for any number)",
+}
+_OTHER_FORMS = tuple({**_FORMS, **_IN_COMMON}.keys() - {MARKUP})
+# Signs between columns. Commas of numbers and of texts without spaces, as Chinese, are none.
+_SEPARATOR = re.compile(r"\t|\||;(?=\S)|,(?=[!-~])(?!(?<=\d,)\d)")
+_QUOTED = re.compile(r'"[^"]*"')
+# Signs and numbers before the first letter of a line, also of one that is read backwards. Quotes,
+# dashes, brackets and dots begin and end the lines of ordinary text.
+_EDGE = re.compile(r"[\d<>[\]{}|\\/=_][\W\d_]{,29}(?=[^\W\d_])")
+_DIVIDED = re.compile(r"-\n(?<=[^\W\d_]-\n)[ \t]*[^\W\d_A-ZÀ-ÞΑ-ΩЀ-Я]")
 _MOST_TEXTS = 10_000  # of a Sample
 _MOST_NAMED = 3
 # Shares above which something is said. In these scripts the released models drop marks on purpose:
@@ -101,6 +107,7 @@ _LETTERS_OF_TURKISH, _TURKISH = "ıİ", 0.01  # of the Latin letters; 5% in Turk
 # wide parenthesis of Chinese text.
 _VANISHED, _CHANGED = 0.001, 0.05
 _UNKNOWN = 0.03  # of the letters of a script
+_UNREACHABLE = 0.02  # of the pieces; the released vocabularies have none
 _OF_TEXT = 0.01  # of all letters: those of the scripts above a limit, together
 # First words of names in Unicode that name no script of their own.
 _SCRIPTS = {
@@ -152,17 +159,22 @@ class Losses:
             for key, times in self._keys[char]:
                 counts[key] += number * times
         filled = [line for line in lines if line and not line.isspace()]
+        repeated = collections.Counter(filled)
         counts["lines"] = len(filled)
         counts["wrapped"] = _count_wrapped(map(str.strip, lines))
+        counts["divided"] = len(_DIVIDED.findall(text))
         counts["capitals"] = sum(line.lstrip()[0].isupper() for line in filled)
-        counts["repeated"] = len(filled) - len(set(filled))
-        if "[" in text or "<" in text:
-            for piece in _SPECIAL_PATTERN.findall(text):
-                counts[f"{self._kinds[piece]} {piece}"] += 1
-        different = "".join(characters)
+        counts["repeated"] = len(filled) - len(repeated)
+        counts.update(f"{self._kinds[piece]} {piece}" for piece in _SPECIAL_PATTERN.findall(text))
+        different, in_a_form = "".join(characters), set()
         for form, (signs, pattern, _) in _FORMS.items():
             if re.search(signs, different) and (found := list(filter(pattern.search, filled))):
                 counts[form] = len(found)
+                in_a_form.update(found)
+        others = itertools.filterfalse(in_a_form.__contains__, filled)
+        found = collections.Counter(itertools.chain.from_iterable(map(_striking, others)))
+        found.update({f"repeated {line[:40]!r}": n for line, n in repeated.most_common(1)})
+        counts.update({key: n for key, n in found.items() if n > 1 + _COUNTED * len(filled)})
         return counts
 
     def _keys_of(self, char):
@@ -176,24 +188,27 @@ class Losses:
         if char in _LETTERS_OF_TURKISH and self._cases_as_others:
             keys.append(("turkish", 1))
         form = "NFKD" if self._table else "NFD"
-        marks = sum(map(self._is_dropped, unicodedata.normalize(form, char)))
+        marks = sum(map(self.is_dropped, unicodedata.normalize(form, char)))
         has_mark = any(map(unicodedata.combining, unicodedata.normalize("NFD", char)))
         if marks and found:
             keys.append((f"marks {found}", marks))
         elif self._table and (not has_mark or marks):  # signs such as \u2260 lose theirs
             around = self._table(self._clean_up(f"a{char}a", remove_space=False))
             inner = around.replace("▁", " ").strip().removeprefix("a").removesuffix("a")
-            # Case is not lost without a word: it has its own option.
-            if inner.upper() != char.upper() and inner != char.lower():
+            # Case is not lost without a word: it has its own option. Wide and narrow forms, such as
+            # the comma of Chinese, are the same character to every rule but identity.
+            has_width = unicodedata.east_asian_width(char) in "FH"
+            same = unicodedata.normalize("NFKC", char) if has_width else char
+            if inner.upper() not in (char.upper(), same.upper()) and inner != char.lower():
                 keys.append((f"changed U+{ord(char):04X} to {inner}", 1))
         return keys
 
-    def _is_dropped(self, char):
-        if not self._clean_up.strip_accents:
-            return False
+    def is_dropped(self, char):
+        """Whether the clean-up drops a character of decomposed text (bool), such as an accent."""
+        strips = self._clean_up.strip_accents
         if self._table:
-            return bool(unicodedata.combining(char))
-        return self._clean_up.do_lower_case and is_accent(char)
+            return strips and unicodedata.combining(char) > 0
+        return strips and self._clean_up.do_lower_case and is_accent(char)
 
 
 def _count_wrapped(lines):
@@ -206,7 +221,36 @@ def _count_wrapped(lines):
     if not going_on:
         return 0
     width = sorted(length for length, _ in going_on)[len(going_on) * 9 // 10]  # some are longer
-    return sum(longer > width >= _NARROW for _, longer in going_on)
+    found = sum(longer > width >= _NARROW for _, longer in going_on)
+    return found if found > _AT_THE_EDGE * len(going_on) else 0
+
+
+def _striking(line):
+    """What a line may have in common with others: list of keys of `Losses.count`."""
+    line = line.strip()
+    if signs := _SEPARATOR.findall(_QUOTED.sub('""', line)):
+        return [f"have columns, with {sign!r} {signs.count(sign)} times" for sign in set(signs)]
+    for kind, step in (("begin with", 1), ("end with", -1)):
+        if edge := _EDGE.match(line[::step]):
+            shape = re.sub(r"(.)\1+", r"\1", re.sub(r"\d", "0", edge[0]))
+            return [f"{kind} {shape[::step]!r}"]
+    return []
+
+
+def unreachable(tokenizer):
+    """What is said of pieces that no text has after the clean-up of a FullTokenizer: yields str."""
+    is_dropped, lower = Losses.of(tokenizer).is_dropped, tokenizer.do_lower_case
+    pieces = [unicodedata.normalize("NFD", p) for p in tokenizer.vocab if p[:1] not in "[<"]
+    for flag, lost in (
+        ("do_lower_case", [piece for piece in pieces if lower and piece != piece.lower()]),
+        ("strip_accents", [piece for piece in pieces if any(map(is_dropped, piece))]),
+    ):
+        if len(lost) > _UNREACHABLE * len(pieces):
+            yield (
+                f"the clean-up leaves {len(lost):,} of the {len(pieces):,} pieces of "
+                f"{tokenizer.path}, such as {lost[0]!r}, in no text: give --{flag}=false, unless "
+                "the model was trained with true"
+            )
 
 
 def script(char):
@@ -259,16 +303,25 @@ def sentences(counts, unknown):
     for form, (_, _, remedy) in _FORMS.items():
         if counts[form] > (_MARKED_UP if form == MARKUP else _IN_A_FORM) * lines:
             yield f"{counts[form]:,} of {lines:,} lines {form}: {remedy}"
-    if counts["wrapped"] > _WRAPPED * lines and counts["capitals"] > _CAPITALS * lines:
+    for kind, remedy in _IN_COMMON.items():
+        for what, number in _of_kind(counts, kind).most_common(1):
+            if number >= max(_MOST * lines, _FEWEST):
+                yield f"{number:,} of {lines:,} lines {kind} {what}: {remedy}"
+    divided, wrapped = counts["divided"], counts["wrapped"]
+    if divided > _IN_A_FORM * lines:
+        yield f"{divided:,} of {lines:,} lines end in the middle of a word: join each with the next"
+    if wrapped >= max(_WRAPPED * lines, _FEWEST) and counts["capitals"] > _CAPITALS * lines:
         yield (
-            f"{counts['wrapped']:,} of {lines:,} lines end in the middle of a sentence, which the "
+            f"{wrapped:,} of {lines:,} lines end in the middle of a sentence, which the "
             "next line continues: join the lines of a paragraph, or give "
             "create_pretraining_data.py --input_format=documents"
         )
     if counts["repeated"] > _REPEATED * lines:
+        most = _of_kind(counts, "repeated").most_common(1)
+        named = "".join(f", most often {line} {number:,} times" for line, number in most)
         yield (
-            f"{counts['repeated']:,} of {lines:,} lines repeat an earlier one: leave them out, or "
-            "whole documents with create_pretraining_data.py --drop_duplicates"
+            f"{counts['repeated']:,} of {lines:,} lines repeat an earlier one{named}: leave them "
+            "out, or whole documents with create_pretraining_data.py --drop_duplicates"
         )
 
 
@@ -282,7 +335,7 @@ def as_json(counts, unknown):
         "unknown_letters": dict(_scripts_of(unknown)),
         "special_pieces": dict(special),
         "lines_with_markup": counts[MARKUP],
-        "lines_in_other_forms": {f: counts[f] for f in _FORMS if counts[f] and f != MARKUP},
+        "lines_in_other_forms": {k: n for k, n in counts.items() if k.startswith(_OTHER_FORMS)},
         "lines_repeated": counts["repeated"],
     }
 
@@ -327,24 +380,16 @@ def _on_changes(counts):
     characters = counts["characters"]
     if vanished > _VANISHED * characters or changed.total() > _CHANGED * characters:
         most = ", ".join(f"{key!r} {n:,} times" for key, n in changed.most_common(_MOST_NAMED))
-        pairs = {key: key.partition(" to ") for key in changed}
-        decomposed = sum(changed[k] for k, (a, _, b) in pairs.items() if _composed(b) == a)
-        remedy = (
-            "train a vocabulary with --normalization_rule_name=nfkc, which keeps joiners, or "
-            "identity, which changes nothing"
-        )
-        if 2 * decomposed > changed.total():
+        first = max(changed, key=changed.get)
+        char = chr(int(first[2:].partition(" ")[0], 16))
+        rules = "nfkc or identity" if unicodedata.is_normalized("NFKC", char) else "identity"
+        remedy = f"train a vocabulary with --normalization_rule_name={rules}"
+        if first.endswith(f" to {unicodedata.normalize('NFD', char)}"):
             remedy = "give --strip_accents=false, which keeps characters such as Hangul whole"
         yield (
             f"normalisation changes {changed.total():,} of {characters:,} characters, "
             f"most often {most}. If they matter, {remedy}"
         )
-
-
-def _composed(text):
-    """A character that was decomposed, as the keys of Losses name it: str."""
-    char = unicodedata.normalize("NFC", text)
-    return f"U+{ord(char):04X}" if len(char) == 1 else ""
 
 
 def _scripts_of(unknown):
@@ -385,4 +430,4 @@ class Sample:
             pieces = tokenizer.tokenize(text)
             unknown.update(piece for piece in pieces if piece not in tokenizer.vocab)
         apart = [line for text in texts for line in (text, "")]  # no text goes on in the next
-        return list(sentences(Losses.of(tokenizer).count(apart), unknown))
+        return [*unreachable(tokenizer), *sentences(Losses.of(tokenizer).count(apart), unknown)]

@@ -27,10 +27,9 @@ from albert_tf.text import sequences
 from albert_tf.text.clean_up import CleanUp
 from albert_tf.text.sequences import Texts
 
-_MOST_MARKED = 0.1  # of the tokens of a WordPiece vocabulary, with SentencePiece's mark of a space
+_MOST_MARKED = 0.1  # of the tokens, with the mark of a space of SentencePiece, or of GPT's pieces
 # White space, without the control characters that WordPiece's clean-up drops.
 _SPACES = re.compile(r"[^\S\x0b\x0c\x1c-\x1f\x85]+")
-_SCORED_PIECE = re.compile(r"[^\t\n]+\t-?\d+(\.\d+)?(e-?\d+)?\r?\n")
 WORD_START = "▁"  # U+2581, SentencePiece's mark of a space
 UNKNOWN = "[UNK]"
 UNKNOWN_PIECES = ("<unk>", UNKNOWN)  # of SentencePiece, of WordPiece
@@ -88,7 +87,7 @@ def load_sentencepiece(path):
         processor.LoadFromSerializedProto(_file_content(path, "spm_model_file"))
     except RuntimeError as error:
         # Behind the place in its source, the library says why.
-        reason = str(error).rpartition("] ")[2].strip() or "it is damaged"
+        reason = str(error).rpartition("] ")[2].strip() or "it is damaged or of another kind"
         raise UserError(
             f"spm_model_file: {path} is not a usable SentencePiece model ({reason}); give a .model "
             "file, or a WordPiece vocabulary as vocab_file"
@@ -165,11 +164,13 @@ def load_vocabulary(path):
     for line in text.replace("\r", "").removesuffix("\n").split("\n"):
         token = (line.split() or [" "])[0]
         vocab.setdefault(token, len(vocab))
-    marked = sum(token.startswith(WORD_START) for token in vocab)
-    if _SCORED_PIECE.match(text) or marked > _MOST_MARKED * len(vocab):
+    marked = sum(token.startswith((WORD_START, "Ġ")) for token in vocab)
+    is_other = "\t-" in text or ("[CLS]" in text and "[CLS]" not in vocab)  # scores, or columns
+    if is_other or text.startswith(("{", "<!", "<html")) or marked > _MOST_MARKED * len(vocab):
         raise UserError(
-            f"vocab_file: {path} is of SentencePiece, with scores or with {WORD_START!r} in "
-            f"{marked} of {len(vocab)} tokens; give the .model file as spm_model_file"
+            f"vocab_file: {path} is no WordPiece vocabulary with a token on each line. It begins "
+            f"with {text[:50]!r}, and {marked} of {len(vocab)} tokens begin with {WORD_START!r} or "
+            "'Ġ'. Give vocab.txt, or a .model file as spm_model_file"
         )
     return vocab
 

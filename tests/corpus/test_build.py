@@ -17,7 +17,7 @@ from albert_tf.records import record_files, schemas
 from albert_tf.text import text_losses
 from albert_tf.text.tokenization import FullTokenizer
 from tests.corpus.small_corpora import SETTINGS, contents, make, summary_of, write_text
-from tests.errors import assert_says, refuses
+from tests.errors import assert_says, names, refuses
 from tests.text import languages
 
 
@@ -268,6 +268,18 @@ def test_words_with_too_many_pieces_for_masks(given, is_said, tmp_path, tokenize
     few = dataclasses.replace(settings, max_predictions_per_seq=1)  # 0.15 of a short text
     text = languages.TEXTS["english"]
     assert "--do_whole_word_mask" not in str(summary_of(text, tmp_path, tokenizer, settings=few))
+
+
+def test_files_without_blank_lines(tmp_path, tokenizer, capsys):
+    paths = [tmp_path / name for name in "abc"]
+    for path, end in zip(paths, ("", "\n", ""), strict=True):
+        path.write_text("holmes said that .\nit was a year .\n" + end)
+    for given, number in ((False, 2), (True, 3)):
+        form = text_files.Format(file_is_document=given)
+        summary, _ = make(list(map(str, paths)), tmp_path, tokenizer, "out", form=form)
+        assert summary.counts["documents"] == number
+        said = names(capsys.readouterr().out, "3 files have 2 documents ... --file_is_document")
+        assert said == (not given)
 
 
 def test_losses_are_said_once_with_a_part_that_is_held_out():

@@ -118,12 +118,20 @@ def test_json_lines(tmp_path, splits):
     rows = [{"body": TEXT.replace("\n", " "), "n": 1}, {"body": "Eins.\nZwei"}, {"body": ""}]
     content = "\n".join(map(json.dumps, rows)).encode() + b"\n\n"
     content += b'{"score": NaN, "body": "Drei."}\n'  # as Python writes it
+    content += b'{"body": ["Vier.", "F\\u00fcnf"]}\n'
     form = {"input_format": "jsonl", "text_key": "body"}
     assert documents(read(tmp_path / "a.jsonl", content, **form)) == [
         SPLIT,
         ["Eins.", "Zwei"],
         ["Drei."],
+        ["Vier.", "Fünf"],
     ]
+    content = b'{"a": {"b": {"c": "Eins."}}}\n{"a.b.c": "Zwei."}\n{"a": {"b.c": 1}, "x": 2}\n'
+    form["text_key"] = "a.b.c"
+    with refuses("a.jsonl, line 3 ... --text_key=a.b.c"):
+        read(tmp_path / "a.jsonl", content, **form)
+    content = content.replace(b'{"b.c": 1}', b"null")
+    assert documents(read(tmp_path / "a.jsonl", content, **form)) == [["Eins."], ["Zwei."]]
 
 
 @pytest.mark.parametrize(
@@ -133,7 +141,8 @@ def test_json_lines(tmp_path, splits):
         ('"a"', "'a' ... one object"),
         ("null", "None ... one object"),
         ('{"text": 1}', "1 ... 'text' ... --text_key"),
-        ('{"text": ["a"]}', "['a'] ... 'text' ... --text_key"),
+        ('{"text": ["a", 1]}', "['a', 1] ... 'text' ... --text_key"),
+        ('[{"text": "a"}]', "'text' ... one object ... jq"),
         ("{", ""),
     ],
 )

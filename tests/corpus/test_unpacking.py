@@ -93,6 +93,7 @@ REFUSED = [  # content, what is said of it
     *(
         (head + bytes(range(256)), kind)
         for head, kind in (
+            (b"version https://git-lfs.github.com/spec/v1\n", "git lfs pull"),
             (b"7z\xbc\xaf\x27\x1c\0\4", "7-Zip"),
             (b"Rar!\x1a\7\1\0", "RAR"),
             (b"070701" + b"%08X" % 12 * 13, "cpio"),

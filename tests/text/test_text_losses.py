@@ -14,7 +14,7 @@ from albert_tf.text.clean_up import CleanUp
 from albert_tf.text.text_losses import Losses
 from albert_tf.text.tokenization import FullTokenizer
 from tests import GOLDEN
-from tests.errors import assert_names
+from tests.errors import assert_names, names
 
 RELEASED = GOLDEN / "tokenization" / "spm_uncased.model"
 
@@ -26,6 +26,11 @@ def counted(lines, clean_up=CleanUp(), rule="nmt_nfkc"):  # noqa: B008 (it is fr
 def said(lines, *args, unknown=(), **values):
     counts = counted(lines, *args, **values)
     return list(text_losses.sentences(counts, collections.Counter(unknown)))
+
+
+def each(form):
+    """Twelve lines: a form with a number and a letter in it."""
+    return "\n".join(form.format(n, "abcdefghijkl"[n]) for n in range(12))
 
 
 MARKS = {
@@ -69,7 +74,7 @@ def test_marks_are_counted_by_script(text):
         ("Tiếng Việt có dấu", "LATIN ... --strip_accents=false"),
         ("İptal SIRA ılık", "of 13 LATIN ... --casing_language=tr"),
         ("می\u200cخواهم", "1 of 8 ... U+200C ... --normalization_rule_name=nfkc"),
-        ("世界，你好", "1 of 5 ... U+FF0C ... --normalization_rule_name=nfkc"),
+        ("世界…你好", "1 of 5 ... U+2026 ... --normalization_rule_name=identity"),
         ("[MASK] a [SEP] b [SEP]", "[SEP] 2 times, [MASK] 1 times"),
         ('<doc id="1">\na\n</doc>', "2 of 3 lines ... --input_format=jsonl"),
         ("a&nbsp;b <br/>", "1 of 1 lines ... HTML"),
@@ -80,14 +85,22 @@ def test_marks_are_counted_by_script(text):
         (r"\u4f60\u597d", "1 of 1 lines ... codes ... decode"),
         ("na%C3%AFve", "1 of 1 lines ... codes ... decode"),
         ("na=C3=AFve", "1 of 1 lines ... codes ... decode"),
+        (r"It went on.\nThen it was late.", "1 of 1 lines ... codes ... decode"),
+        ("b'so it is'", "1 of 1 lines ... codes ... decode"),
         ('{\n  "text": "one two",\n  "id": 1\n}', "2 of 4 lines are JSON"),
         ("\x1b$B$3$s", "1 of 1 lines ... codes ... decode"),
         ("~{NRC:~} +AOk-", "1 of 1 lines ... codes ... decode"),
-        ("1\tone\n2\ttwo", "2 of 2 lines ... tabs ... cut -f 2"),
-        ("text,label\na film,1\n0,a train", "3 of 3 lines ... commas ... --input_format=jsonl"),
-        ('"a film, seen",good', "1 of 1 lines ... commas"),
-        ("one ||| eins", "1 of 1 lines ... columns"),
-        ('1,"one two",0', "1 of 1 lines ... columns"),
+        (each("{}\t{}"), r"12 of 12 lines ... columns ... '\t' 1 times ... cut -f 2"),
+        ("text,label\n" + each("a film, {1}d,{0}"), "13 of 13 lines ... ',' 1 times ... jsonl"),
+        (each('"a film, {}, seen",good'), "12 of 12 lines ... columns ... ',' 1 times"),
+        (each("one ||| {}"), "12 of 12 lines ... columns ... '|' 3 times"),
+        (each('{},"one, {},two",0'), "12 of 12 lines ... columns ... ',' 2 times"),
+        (each("{};A film {};0"), "12 of 12 lines ... columns ... ';' 2 times"),
+        (each("12.03.21, 12:3{} - Bob: so {}"), "12 of 12 lines begin ... '0.0.0, 0:0 - '"),
+        (each("__label__{} {}"), "12 of 12 lines begin ... '_'"),
+        (each("{{'text': '{} {}'}}"), "12 of 12 lines begin ... {'"),
+        (each("> so {1}{0}"), "12 of 12 lines begin ... '> '"),
+        (each("so {1} __label__{0}"), "12 of 12 lines end ... '_0'"),
         ("1\n00:00:01,500 --> 00:00:02,000\none", "2 of 3 lines ... times ... .srt"),
         ("00:01.500 --> 00:02.000 align:start\none", "1 of 2 lines ... times ... .srt"),
         ("[00:12.00]one", "1 of 1 lines ... times"),
@@ -100,19 +113,23 @@ def test_marks_are_counted_by_script(text):
         ("\uf0b7 one", "1 of 1 lines ... private use"),
         ("an exam-\nple of it", "1 of 2 lines ... middle of a word"),
         ("He went to the old house of his uncle\nwho lived in the town at the river, in\nwhich "
-         "there were few other people then", "2 of 3 ... --input_format=documents"),
+         "there were few other people then\n" * 5, "10 of 15 ... --input_format=documents"),
         ("\u1031\u1014", "1 of 1 lines ... Zawgyi ... Unicode"),
         ("the new@@ er one", "1 of 1 lines ... tokens ... @@"),
         ("a low @-@ cost film", "1 of 1 lines ... tokens"),
         ("The_DT dog_NN barks_VBZ", "1 of 1 lines ... parts of speech"),
+        ("the/DET dog/NOUN", "1 of 1 lines ... parts of speech"),
+        ("un ##believ ##able", "1 of 1 lines ... tokens"),
         (r"One.\n\nTwo.", "1 of 1 lines ... codes"),
         ("a <|endoftext|> <eos>", "<|endoftext|> 1 times, <eos> 1 times"),
         ('<text bytes="5">a', "1 of 1 lines ... markup"),
         ("see [[Link|the link]]", "1 of 1 lines ... markup ... wiki"),
         ("see [this](https://a.org)", "1 of 1 lines ... markup"),
         (r"as \cite{a} says", "1 of 1 lines ... markup ... LaTeX"),
+        (r"a caf\'{e}", "1 of 1 lines ... markup ... LaTeX"),
+        ("<w:t>a</w:t>", "1 of 1 lines ... markup"),
         ("d&eacute;j&#xe0;", "1 of 1 lines ... markup ... HTML"),
-        ("a\na\nb\na", "2 of 4 lines ... --drop_duplicates"),
+        ("a\na\nb\na", "2 of 4 lines ... 'a' 3 times ... --drop_duplicates"),
     ],
 )  # fmt: skip
 def test_a_loss_is_said_with_a_remedy(text, names):
@@ -135,6 +152,17 @@ KEPT = CleanUp(True, False)  # accents
         ('"Well," he said, "50% = 5/10 [1]," and left C:\\users.', ()),
         ("3,000 of them,\" he said,' 1,000,000 times, and “yes,” too", ()),
         ("你好,世界", ()),
+        (each("你好,世界{1}"), ()),
+        (each("so {1}, such {0} as 3,000 of {1}; and"), ()),
+        (each("- so {1}, or\n* {1}\n“{1}”\n({0}) {1}\n{0} {1}\n{0}. {1}\n— {1}{1}"), ()),
+        ("great phone,fast delivery,love it\ndef f(a,b):\n" + each("so,{1},{1}\nand {1}"), ()),
+        ("CC1=CC=CC=C1C(=O)N", ()),
+        (
+            "the rain has come again tonight\nand washed the garden clean of light\n"
+            "so that the silent roses sleep\nbeneath the secrets that they keep\nThe end",
+            (),
+        ),
+        ("I was going to-\nWhat?\nI said I was-", ()),
         ("STRASSE GRÖẞE", (KEPT,)),
         ("In 1999 he paid $5 at 12:30. “Ü–„«", ()),
         ("Spaß“, sagte er – “ÉTÉ” «À», NIÑO’S", (KEPT,)),
@@ -146,7 +174,8 @@ KEPT = CleanUp(True, False)  # accents
         ("パンダが ビルで", (KEPT,)),
         ("İptal SIRA ılık", (CleanUp(True, False, casing_language="tr"),)),
         ("می\u200cخواهم", (KEPT, "nfkc")),
-        ("世界，你好。" + "很好" * 9, (KEPT,)),  # one comma of 24 is changed
+        ("世界，你好。（１）ﾊﾛｰ", (KEPT,)),
+        ("世界…你好。" + "很好" * 9, (KEPT,)),  # one sign of 24 is changed
         ("½ ﬁ ① می\u200cخواهم", (CleanUp(True, False, decomposes=False), "identity")),
         ("한국어로 번역한 글", (KEPT,)),
     ],
@@ -214,6 +243,22 @@ def test_wordpiece_drops_marks_with_lower_casing(tmp_path):
         tokenizer = FullTokenizer(vocab_file=str(path), do_lower_case=lower)
         meter = pickle.loads(pickle.dumps(Losses.of(tokenizer)))
         assert meter.count(["क्ष"])["marks DEVANAGARI"] == marks
+
+
+@pytest.mark.parametrize(
+    ("pieces", "flags"),
+    [("Die ##Ö", "--do_lower_case=false ... --strip_accents=false"), ("die", "")],
+)
+def test_pieces_that_no_text_has_are_said(tmp_path, pieces, flags):
+    path = tmp_path / "vocab.txt"
+    path.write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", *pieces.split()]), "utf-8")
+    tokenizer = FullTokenizer(vocab_file=str(path))
+    sample = text_losses.Sample(tokenizer)
+    tokenizer.tokenize("die")
+    said = "\n".join(sample.sentences())
+    assert names(said, f"{path} ... 'Die' ... {flags}") if flags else not said
+    kept = FullTokenizer(vocab_file=str(path), do_lower_case=False)
+    assert list(text_losses.unreachable(kept)) == []
 
 
 def test_counts_of_parts_add_up():

@@ -355,6 +355,27 @@ def test_pieces_of_sentencepiece_are_no_wordpiece_vocabulary(tmp_path):
     assert FullTokenizer(vocab_file=str(path)).vocab_size == 11  # the sign itself is a token
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"[PAD]": 0, "[CLS]": 1}',
+        '{\n "model": {"vocab": {"[CLS]": 0}}}',
+        "token,id\n[PAD],0\n[CLS],1\n",
+        "0\t[PAD]\n1\t[CLS]\n",
+        "#version: 0.2\nĠ t\nĠ a\nh e\n",
+        "<!DOCTYPE html>\n<p>\n",
+    ],
+)
+def test_vocabularies_of_other_kinds_are_named(tmp_path, text):
+    path = tmp_path / "vocab.txt"
+    path.write_text(text, encoding="utf-8")
+    begin = repr(text[:10])[1:-1]
+    with refuses(f"vocab_file ... {path} ... {begin} ... spm_model_file"):
+        FullTokenizer(vocab_file=str(path))
+    path.write_text("[PAD]\t0\n[UNK]\t1\n[CLS]\t2\n", encoding="utf-8")  # ids in order
+    assert FullTokenizer(vocab_file=str(path)).vocab_size == 3
+
+
 def test_the_reason_of_sentencepiece_is_shown(released, tmp_path):
     path = tmp_path / "a.model"
     released.pieces[7].piece = twice = released.pieces[8].piece
