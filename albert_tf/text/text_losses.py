@@ -241,15 +241,15 @@ def unreachable(tokenizer):
     """What is said of pieces that no text has after the clean-up of a FullTokenizer: yields str."""
     is_dropped, lower = Losses.of(tokenizer).is_dropped, tokenizer.do_lower_case
     pieces = [unicodedata.normalize("NFD", p) for p in tokenizer.vocab if p[:1] not in "[<"]
-    for flag, lost in (
-        ("do_lower_case", [piece for piece in pieces if lower and piece != piece.lower()]),
-        ("strip_accents", [piece for piece in pieces if any(map(is_dropped, piece))]),
+    for flag, what, lost in (
+        ("do_lower_case", "capitals", [p for p in pieces if lower and p != p.lower()]),
+        ("strip_accents", "accents", [p for p in pieces if any(map(is_dropped, p))]),
     ):
         if len(lost) > _UNREACHABLE * len(pieces):
             yield (
-                f"the clean-up leaves {len(lost):,} of the {len(pieces):,} pieces of "
-                f"{tokenizer.path}, such as {lost[0]!r}, in no text: give --{flag}=false, unless "
-                "the model was trained with true"
+                f"{len(lost):,} of the {len(pieces):,} pieces of {tokenizer.path}, such as "
+                f"{lost[0]!r}, have {what}, which the text loses: give --{flag}=false, unless the "
+                "model was trained without it"
             )
 
 
