@@ -113,7 +113,7 @@ def create(
                 files.remove(directory)
             runner.write_corpus(inputs, form, encoder, directory)
         documents = corpus_files.open_corpus(corpus_files.documents_file(directory)).documents
-        if len(documents) < len(inputs) and not form.file_is_document:
+        if 2 * len(documents) < len(inputs) and not form.file_is_document:
             print(
                 f"warning: {len(inputs)} files have {len(documents)} documents, since only a blank "
                 "line ends one: give --file_is_document if each file is a document"

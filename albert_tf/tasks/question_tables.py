@@ -90,6 +90,8 @@ def _roles_of(table):
     held["passage"] += [names for names in held["question"] if names[0] not in used]
     held["question"] = [[*used]]
     used += _filled(rows, held["passage"], are_texts=True)
+    # A column in which some answers are missing comes after one that has them.
+    held["answer"].sort(key=lambda names: sum(not row.get(names[0]) for row in rows))
     used += _filled(rows, held["options"] + held["option"] + held["wrong options"])
     for role in ("id", "names of options", "answer"):
         used += _filled(rows, held[role])

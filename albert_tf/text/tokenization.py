@@ -166,7 +166,7 @@ def load_vocabulary(path):
         vocab.setdefault(token, len(vocab))
     marked = sum(token.startswith((WORD_START, "Ġ")) for token in vocab)
     is_other = "\t-" in text or ("[CLS]" in text and "[CLS]" not in vocab)  # scores, or columns
-    if is_other or text.startswith(("{", "<!", "<html")) or marked > _MOST_MARKED * len(vocab):
+    if is_other or text.startswith(("<!", "<html")) or marked > _MOST_MARKED * len(vocab):
         raise UserError(
             f"vocab_file: {path} is no WordPiece vocabulary with a token on each line. It begins "
             f"with {text[:50]!r}, and {marked} of {len(vocab)} tokens begin with {WORD_START!r} or "

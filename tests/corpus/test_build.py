@@ -271,14 +271,14 @@ def test_words_with_too_many_pieces_for_masks(given, is_said, tmp_path, tokenize
 
 
 def test_files_without_blank_lines(tmp_path, tokenizer, capsys):
-    paths = [tmp_path / name for name in "abc"]
-    for path, end in zip(paths, ("", "\n", ""), strict=True):
+    paths = [tmp_path / name for name in "abcde"]
+    for path, end in zip(paths, ("", "\n", "", "", ""), strict=True):
         path.write_text("holmes said that .\nit was a year .\n" + end)
-    for given, number in ((False, 2), (True, 3)):
+    for given, number in ((False, 2), (True, 5)):
         form = text_files.Format(file_is_document=given)
         summary, _ = make(list(map(str, paths)), tmp_path, tokenizer, "out", form=form)
         assert summary.counts["documents"] == number
-        said = names(capsys.readouterr().out, "3 files have 2 documents ... --file_is_document")
+        said = names(capsys.readouterr().out, "5 files have 2 documents ... --file_is_document")
         assert said == (not given)
 
 

@@ -129,6 +129,7 @@ LABELLED = '"question": "Who?", "choices": {"text": %s, "label": %s}'
         ("train.tsv", ["question\toption 1\toption 2\toption 3\tanswer", "Who?\tx\ty\t\tB"], [1]),
         ("train.csv", ["question,B,A,answer", "Who?,y,x,B"], [1]),
         ("train.csv", ["id,question,choice_a,choice_b,answer", "7,Who?,x,y,y"], [1]),
+        ("train.csv", ["question,A,B,answer,label", "Who?,x,y,B,1", "Why?,x,y,,0"], [1, 0]),
         ("train.csv", ["question,ending0,ending1,label", "Who?,x,y,1", "When?,x,y,0"], [1, 0]),
         ("train.csv", [HEAD, "a;Who?;('x', 'y');y", "a;When?;[the day, the year];B"], [1, 1]),
         ("train.jsonl", ['{"question": "Who?", "sol1": "x", "sol2": "y", "label": "A"}'], [0]),
