@@ -533,8 +533,9 @@ def read_rows(task, data_dir, split):
             f"{path}: {split_files.NEEDED_BY[split]} needs --label_column, a name or a number"
         )
     columns = task.text_of(split) + (task.label if labelled else ())
-    paths = _input_files(task, data_dir) if task.is_own else {}
-    has_header = headers.given_or_shared(task, paths, split)
+    has_header = split in (task.splits_with_header or ())
+    if task.is_own:
+        has_header = headers.given_or_shared(task, _input_files(task, data_dir), split)
     known = dict(zip(columns, () if task.is_own else task.names, strict=False))
     if split != "train":
         known |= names_in_training(task, data_dir)
