@@ -307,8 +307,9 @@ class GlueData(base.DataSet):
     def described(self):
         """The training file and its columns."""
         names = [*self.task.input_names, *(["label"] * len(self.row.label))]
-        columns = self.row.text + self.row.label
-        named = (f"{name} in column {x!r}" for name, x in zip(names, columns, strict=True))
+        columns, header = self.row.text + self.row.label, dict(enumerate(self.header))
+        shown = [f"{x} ({header[x]!r})" if x in header else repr(x) for x in columns]
+        named = (f"{name} in column {x}" for name, x in zip(names, shown, strict=True))
         source = self._of_training[0] if self.row.is_own else self.sources("train")[0]
         scale = self.task.kind.scale
         standardised = scale and (

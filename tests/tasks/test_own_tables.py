@@ -14,7 +14,16 @@ import run_classifier
 from albert_tf.checkpoints import run_directory
 from albert_tf.cli import predict
 from albert_tf.config import AlbertConfig
-from albert_tf.tasks import glue, known, label_lists, multi_label, ner, split_files, tables
+from albert_tf.tasks import (
+    classification,
+    glue,
+    known,
+    label_lists,
+    multi_label,
+    ner,
+    split_files,
+    tables,
+)
 from albert_tf.tasks.glue import Example
 from albert_tf.training.splits_and_results import Split
 from tests import tiny
@@ -670,6 +679,14 @@ def test_what_may_be_a_header_of_the_test_file(lines, warns, tmp_path, tokenizer
     files = ("train.csv", "a,x", "b,y"), ("test.csv", *lines)
     read_own(tmp_path, tokenizer, *files, **NUMBERED, labels=["x", "y"], skip_other_labels=True)
     assert_says(capsys.readouterr().out, *["Warning ... test.csv, line 1 ... --noheader"] * warns)
+
+
+def test_the_names_of_columns_that_are_given_by_number_are_shown(tmp_path, tokenizer):
+    given = {"text_column": "1", "label_column": "2", "header": True}
+    file = "train.csv", "id,text,1,2", "7,a,x,u", "8,b,y,u"
+    row, *_ = read_own(tmp_path, tokenizer, file, **given)
+    data = classification.GlueData(task_of(row), str(tmp_path), "", "", row=row)
+    assert_says(data.described(), "text in column 1 ('text'), label in column 2 ('1')")
 
 
 def test_the_form_of_the_training_file_is_shown(tmp_path, tokenizer):
