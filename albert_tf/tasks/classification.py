@@ -262,7 +262,7 @@ class GlueData(base.DataSet):
         del row["label_form"]  # which may be unknown where the same labels are read
         del row["names"]
         if names := glue.names_in_training(self.row, self.data_dir):
-            others["names"] = sorted(names.values())
+            others["names"] = [*names.values()]
         return {"task": row} | others
 
     def parts(self, split):

@@ -8,6 +8,7 @@ from albert_tf.text.tokenization import UNKNOWN
 
 _LENGTH = "length "  # with a number of tokens: key of counts
 _LEFT_OUT = ("left_out", "other_labels", "comments", "skipped")  # keys of counts
+# As programs write it: a text may be the word none, which may stand for a missing label.
 _MISSING = {"nan", "NaN", "NULL", "None", "<NA>", "#N/A", "#NAME?", "#VALUE!", "#REF!"}
 _RARE = 0.05  # a class with a smaller share is rare
 

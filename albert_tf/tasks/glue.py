@@ -297,9 +297,9 @@ def tsv_task(given):
     are_several = given.multi_label or given.regression
     names = tables.columns_in(given.label_column) if are_several else [given.label_column]
     label_columns = columns(*names)
-    labels = given.labels
+    labels, are_named = given.labels, False
     if given.multi_label and len(label_columns) > 1:
-        labels = labels or label_columns
+        labels, are_named = labels or label_columns, not labels
         if len(labels) != len(label_columns):
             raise UserError(f"{len(labels)} labels, but {len(label_columns)} label columns")
     task = GlueTask(
@@ -318,7 +318,7 @@ def tsv_task(given):
         multi_label=given.multi_label,
         skip_other_labels=given.skip_other_labels,
     )
-    if given.data_dir and labels is label_columns:
+    if given.data_dir and are_named:
         names = names_in_training(task, given.data_dir)
         task = dataclasses.replace(
             task, labels=tuple(names.get(column, str(column)) for column in label_columns)

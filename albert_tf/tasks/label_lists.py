@@ -230,7 +230,7 @@ def _literal(cell):
         return None
     of_python = re.sub(r"(?<=['\"])\s+(?=['\"])", ", ", cell)  # NumPy writes no commas
     for read, text in ((json.loads, cell), (ast.literal_eval, of_python)):
-        with contextlib.suppress(ValueError, SyntaxError, TypeError):
+        with contextlib.suppress(ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
             return read(text)
     return None
 
