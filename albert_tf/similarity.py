@@ -11,6 +11,7 @@ from albert_tf import options
 from albert_tf.api.load import load
 from albert_tf.errors import UserError, exit_code
 from albert_tf.tasks import glue, tables
+from albert_tf.tasks.labels import labels_of
 
 
 def read(path):
@@ -27,11 +28,11 @@ def read(path):
     """
     task = glue.TASKS["sts-b"]
     columns = (*task.text, *task.label)
-    rows = tables.open_table(path, columns, has_header=True, quoted_tabs=False).take(columns).rows
-    scores = glue.labels_of(task, rows, str.strip)
+    table = tables.open_table(path, columns, has_header=True, quoted_tabs=False).take(columns)
+    scores = labels_of(task, table, str.strip)
     if len({*scores}) == 1:
         raise UserError(f"{path} has only the score {scores[0]}: give pairs with several scores")
-    return [row.values[0] for row in rows], [row.values[1] for row in rows], scores
+    return [row.values[0] for row in table.rows], [row.values[1] for row in table.rows], scores
 
 
 def correlations(loaded, firsts, seconds, scores):

@@ -28,7 +28,7 @@ from albert_tf.checkpoints import loading, name_table
 from albert_tf.config import AlbertConfig
 from albert_tf.model import heads, objectives, optimization
 from albert_tf.records import input_pipeline, record_files, schemas
-from albert_tf.tasks import classification, glue
+from albert_tf.tasks import classification, glue, reading
 from albert_tf.tasks.base import TextInput
 from albert_tf.tasks.squad import features as squad_features
 from albert_tf.tasks.squad import questions
@@ -143,10 +143,10 @@ def measure_glue(row, config, tokenizer, args):
         named = name_table.named_variables(model)
         encoder = {key: value for key, value in named.items() if name_table.is_encoder(key)}
         loading.load(args.init_checkpoint, encoder)
-    examples, _ = glue.read_examples(row, args.data_dir, "train", tokenizer)
+    examples, _ = reading.read_examples(row, args.data_dir, "train", tokenizer)
     arrays = task.features(examples[: (WARM_UP + args.batches) * args.batch_size])
     measure_training(row.folder, model, task.schema, arrays, args)
-    examples, _ = glue.read_examples(row, args.data_dir, "dev", tokenizer)
+    examples, _ = reading.read_examples(row, args.data_dir, "dev", tokenizer)
     arrays = task.features(examples)
     measure_prediction(row.folder, model, "logits", arrays, args.max_seq_length, args)
 

@@ -19,7 +19,7 @@ from albert_tf.model import heads, objectives
 from albert_tf.options import MODEL_TASKS, WINDOW
 from albert_tf.publish import graph_inputs, signatures
 from albert_tf.records import schemas
-from albert_tf.tasks import base, data_report, glue, tables
+from albert_tf.tasks import base, data_report, glue, reading, tables
 from albert_tf.text.sequences import pack_pairs, pack_windows
 
 _SMALL_SPREAD = 0.01  # standard deviation of predictions, relative to that of labels, that is none
@@ -31,7 +31,7 @@ class ClassificationTask(base.Task):
 
     Args:
         name: str, in lower case.
-        row: GlueTask, of `glue.TASKS` or one of `glue.tsv_task`.
+        row: GlueTask, of `glue.TASKS` or one of `own_tables.tsv_task`.
         text: TextInput.
         threshold: float or None, a number to export with the model.
         optional_inputs: tuple of str, ("text_pair",) if it is unknown whether there are pairs.
@@ -88,7 +88,7 @@ class ClassificationTask(base.Task):
         """Makes examples from dicts with `text` and, for pairs, `text_pair`."""
         normalize = self.text.tokenizer.normalize
         return [
-            glue.Example(
+            reading.Example(
                 guid=str(number),
                 text_a=normalize(given["text"]),
                 text_b=normalize(given["text_pair"]) if "text_pair" in given else None,
@@ -261,7 +261,7 @@ class GlueData(base.DataSet):
         row = dataclasses.asdict(self.row)
         del row["label_form"]  # which may be unknown where the same labels are read
         del row["names"]
-        if names := glue.names_in_training(self.row, self.data_dir):
+        if names := reading.names_in_training(self.row, self.data_dir):
             others["names"] = [*names.values()]
         return {"task": row} | others
 
@@ -274,12 +274,12 @@ class GlueData(base.DataSet):
 
     def sources(self, split):
         """Path of the file of a split, in a list."""
-        return [glue.input_file(self.row, self.data_dir, split)]
+        return [reading.input_file(self.row, self.data_dir, split)]
 
     def read(self, split):
         """Reads a split; returns its examples, and counts for messages."""
         tokenizer = self.task.text.tokenizer
-        examples, counts = glue.read_examples(self.row, self.data_dir, split, tokenizer)
+        examples, counts = reading.read_examples(self.row, self.data_dir, split, tokenizer)
         counts["without_text"] = sum(not (e.text_a or e.text_b) for e in examples)
         if split == "train" and not self.row.multi_label:
             counts["sorted_by_label"] = num_sorted(self.task, examples)
@@ -297,7 +297,7 @@ class GlueData(base.DataSet):
 
     @functools.cached_property
     def _of_training(self):
-        return glue.describe(self.row, self.data_dir)
+        return reading.describe(self.row, self.data_dir)
 
     @property
     def header(self):

@@ -8,7 +8,7 @@ from albert_tf.checkpoints import run_directory
 from albert_tf.checkpoints.run_directory import FinetunedTask, RunDirectory
 from albert_tf.errors import UserError
 from albert_tf.options import MULTI_LABEL, OF_WORDS
-from albert_tf.tasks import classification, glue, multi_label, ner, race, tables
+from albert_tf.tasks import classification, glue, multi_label, ner, own_tables, race, tables
 from albert_tf.tasks.squad import squad
 from albert_tf.text.sequences import NUM_SPECIALS
 
@@ -60,7 +60,7 @@ def _task_of_texts(name, settings, text):
     else:
         _check_text_column(settings)
         given = settings.values_of(options.ClassifierData, multi_label=name == MULTI_LABEL)
-        row = glue.tsv_task(given)
+        row = own_tables.tsv_task(given)
     cut = {"long_texts": settings.long_texts, "max_windows": settings.max_windows}
     if row.is_own and row.is_regression:
         cut["scale"] = _scale(row, settings)
@@ -79,7 +79,7 @@ def _scale(row, settings):
     """
     folder, given = RunDirectory(settings.output_dir), settings.init_checkpoint
     if not folder.task and settings.do_train:
-        return glue.label_scale(row, settings.data_dir)
+        return own_tables.label_scale(row, settings.data_dir)
     kinds = [RunDirectory(each).task for each in settings.ensemble_dirs]
     if len({kind and kind.scale for kind in kinds}) > 1:
         raise UserError(
@@ -168,7 +168,7 @@ def make_task(kind, text, found):
             regression=kind.labels is None,
             multi_label=name == MULTI_LABEL,
         )
-        row = glue.tsv_task(given)
+        row = own_tables.tsv_task(given)
         if given.multi_label:
             return multi_label.MultiLabelTask(
                 name, row, text, None, optional, directory=found.directory, **cut

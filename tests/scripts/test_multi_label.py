@@ -14,7 +14,7 @@ import albert_tf
 import export_checkpoints
 import run_classifier
 from albert_tf.cli import flag_groups, predict
-from albert_tf.tasks import glue, multi_label
+from albert_tf.tasks import multi_label, reading
 from albert_tf.tasks.base import TextInput
 from albert_tf.training import finetuning
 from albert_tf.training.splits_and_results import Split
@@ -104,7 +104,7 @@ def test_columns_of_0_and_1_are_the_same_labels(data):
     assert joined.labels == LABELS
 
     as_it_is = types.SimpleNamespace(normalize=str)
-    one, other = (glue.read_examples(task, str(data), "dev", as_it_is) for task in (row, joined))
+    one, other = (reading.read_examples(task, str(data), "dev", as_it_is) for task in (row, joined))
     assert one == other
 
 

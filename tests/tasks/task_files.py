@@ -4,7 +4,7 @@
 import tensorflow as tf
 
 from albert_tf import options
-from albert_tf.tasks import classification, glue
+from albert_tf.tasks import classification, own_tables, reading
 from albert_tf.tasks.base import TextInput
 from tests import SIZES
 
@@ -29,7 +29,7 @@ def task_of(row, tokenizer=None, max_seq_length=8, kind=classification.Classific
 def row_of(text, label, labels=None, **given):
     """The row of a user's own files, of the columns of texts and labels."""
     options_of_row = {"text_column": text, "label_column": label, "labels": labels, **given}
-    return glue.tsv_task(options.ClassifierData(**options_of_row))
+    return own_tables.tsv_task(options.ClassifierData(**options_of_row))
 
 
 def read_own(folder, tokenizer, *files, **given):
@@ -39,9 +39,9 @@ def read_own(folder, tokenizer, *files, **given):
     """
     for name, *lines in files:
         write(folder, name, *lines)
-    task = glue.tsv_task(options.ClassifierData(**NAMED | given, data_dir=str(folder)))
+    task = own_tables.tsv_task(options.ClassifierData(**NAMED | given, data_dir=str(folder)))
     split = files[-1][0].partition(".")[0]
-    return task, *glue.read_examples(task, str(folder), split, tokenizer)
+    return task, *reading.read_examples(task, str(folder), split, tokenizer)
 
 
 def examples_in(path):

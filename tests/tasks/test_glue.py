@@ -6,8 +6,8 @@ import pytest
 
 from albert_tf import options
 from albert_tf.records import schemas
-from albert_tf.tasks import classification, glue, split_files
-from albert_tf.tasks.glue import Example
+from albert_tf.tasks import classification, glue, reading, split_files
+from albert_tf.tasks.reading import Example
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training.splits_and_results import Split
 from tests import GOLDEN, read_arrays, tiny
@@ -25,7 +25,7 @@ CASES = [key for key in EXAMPLES if not key.endswith("/labels")]
 
 
 def read(task, folder, split, tokenizer):
-    return glue.read_examples(glue.TASKS[task], str(folder), split, tokenizer)
+    return reading.read_examples(glue.TASKS[task], str(folder), split, tokenizer)
 
 
 def features(examples, row, tokenizer, max_seq_length):

@@ -16,15 +16,16 @@ from albert_tf.cli import predict
 from albert_tf.config import AlbertConfig
 from albert_tf.tasks import (
     classification,
-    glue,
     known,
     label_lists,
     multi_label,
     ner,
+    own_tables,
+    reading,
     split_files,
     tables,
 )
-from albert_tf.tasks.glue import Example
+from albert_tf.tasks.reading import Example
 from albert_tf.training.splits_and_results import Split
 from tests import tiny
 from tests.errors import assert_says, names, refuses
@@ -358,7 +359,7 @@ def test_labels_of_ones_own_files(name, lines, given, labels, read, tmp_path, to
     assert task.labels == labels
     assert read is None or [example.label for example in examples] == read
     if given.get("regression"):
-        assert ("decimal commas" in glue.describe(task, str(tmp_path))[0]) == (";" in lines[0])
+        assert ("decimal commas" in reading.describe(task, str(tmp_path))[0]) == (";" in lines[0])
         assert task_of(task).schema["label_ids"].dtype == tf.float32
         assert (task.metrics[0], task.num_outputs) == ("pearson", 1)
 
@@ -692,7 +693,7 @@ def test_the_names_of_columns_that_are_given_by_number_are_shown(tmp_path, token
 def test_the_form_of_the_training_file_is_shown(tmp_path, tokenizer):
     file = "train.csv", "text;label", "a;1|2", "b;2"
     task, *_ = read_own(tmp_path, tokenizer, file, multi_label=True)
-    assert glue.describe(task, str(tmp_path)) == (
+    assert reading.describe(task, str(tmp_path)) == (
         f"{tmp_path}/train.csv: semicolons between columns, cells may stand in quotes, header "
         "'text', 'label', labels: vertical bars between them",
         ["text", "label"],
@@ -913,7 +914,7 @@ def test_scores_are_standardised_in_training(tmp_path, capsys):
     write(tmp_path, "train.tsv", *(f"text {label}\t{label}" for label in (100, 300)))
     row = row_of("0", "1", regression=True)
     scale = (200.0,), (100.0,)
-    assert glue.label_scale(row, str(tmp_path)) == scale
+    assert own_tables.label_scale(row, str(tmp_path)) == scale
     plain, task = task_of(row), task_of(row, scale=scale)
     labels = {"label_ids": np.array([[100], [300]], np.float32)}
     outputs = {"logits": np.array([[200], [250]], np.float32)}
@@ -929,19 +930,19 @@ def test_scores_are_standardised_in_training(tmp_path, capsys):
     np.testing.assert_allclose(scores, raw * 100 + 200, rtol=1e-5)
     for far in (-999, 1e30):
         write(tmp_path, "train.tsv", *(f"a\t{score}" for score in (3, 4.5, 1, far, 2, far)))
-        glue.label_scale(row, str(tmp_path))
+        own_tables.label_scale(row, str(tmp_path))
         assert_says(capsys.readouterr().out, f"Warning ... train.tsv ... 2 ... {far:g}")
     write(tmp_path, "train.tsv", *(f"a\t{score}" for score in (1, 2, 3, 4, 5, 6, 9000)))
-    glue.label_scale(row, str(tmp_path))
+    own_tables.label_scale(row, str(tmp_path))
     assert not capsys.readouterr().out
     write(tmp_path, "train.tsv", "a\t5", "b\t5")
-    assert glue.label_scale(row, str(tmp_path)) == ((5.0,), (1.0,))
+    assert own_tables.label_scale(row, str(tmp_path)) == ((5.0,), (1.0,))
 
 
 def test_several_scores(tmp_path, tokenizer):
     file = "train.csv", "text;a;b", "x;100;1,5", "y;300;2,5", "z;200;2"
     row, examples, _ = read_own(tmp_path, tokenizer, file, label_column="a,b", regression=True)
-    (means, deviations), count = glue.label_scale(row, str(tmp_path)), row.num_outputs
+    (means, deviations), count = own_tables.label_scale(row, str(tmp_path)), row.num_outputs
     assert (means, count) == ((200.0, 2.0), 2) and deviations[0] == pytest.approx(81.65, abs=0.01)
     task = task_of(row, tokenizer, scale=(means, deviations))
     arrays = task.features(examples)

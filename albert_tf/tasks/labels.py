@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The labels of rows of a table: classes, any number of classes, or scores."""
+
+import math
+import re
+import reprlib
+
+import tensorflow as tf
+
+from albert_tf.errors import UserError, about
+from albert_tf.tasks import label_lists, tables
+
+_MOST_SHOWN = 10  # labels in a message
+_DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+")
+_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}([.,]\d{3})+")
+
+
+def labels_of(task, table, normalize, skip_others=False):
+    """The labels of the rows of a training or development file: list.
+
+    The label is None where a row has other labels than those of the task and `skip_others` is set.
+
+    Args:
+        task: glue.GlueTask.
+        table: tables.Table, whose values are the texts and the labels.
+        normalize: callable, what the tokenizer does to a label, if the task wants it.
+        skip_others: bool.
+
+    Raises:
+        UserError: a label is unknown, empty or no number; the message names file and line.
+    """
+    normalize = normalize if task.normalize_labels else str.strip
+    if task.is_regression:
+        columns = range(len(task.text), len(task.text) + task.num_outputs)
+        found = [_scores(task, table.rows, column, normalize) for column in columns]
+        return found[0] if len(found) == 1 else list(zip(*found, strict=True))
+    found = label_texts(task, table, normalize, needed=not skip_others)
+    labels_of_rows = []
+    for row, labels in zip(table.rows, found, strict=True):
+        other = next((label for label in labels if label not in task.labels), None)
+        if other is not None and not skip_others:
+            shown = ", ".join(task.labels[:_MOST_SHOWN])
+            more = ", ..." if len(task.labels) > _MOST_SHOWN else ""
+            skip = "; --skip_other_labels leaves such rows out" if task.is_own else ""
+            raise UserError(
+                f"{row.place}: unknown label {reprlib.repr(other)}; known are {shown}{more}. "
+                f"Correct it, or give all classes as --labels{skip}"
+            )
+        known = labels if task.multi_label else labels[0]
+        labels_of_rows.append(known if other is None else None)
+    return labels_of_rows
+
+
+def test_labels(task, table, normalize):
+    """The labels of a user's own test file: list, None for rows without one that is known.
+
+    If a row has another label, no row counts as labelled, unless such rows are skipped.
+    """
+    none = [None] * len(table.rows)
+    if not (task.is_own and task.label):
+        return none
+    try:
+        numbers = [*map(table.number_of, task.label)]
+    except UserError:  # no column has this name
+        return none
+    names = {table.known[column] for column in task.label if column in table.known}
+    has_names = table.header is None or names <= {*table.header}
+    if not has_names or max(numbers) >= min(len(row.cells) for row in table.rows):
+        return none
+    cells = [[row.cells[n] for n in numbers] for row in table.rows]
+    given = {label.strip() for labels in cells for label in labels}
+    if given <= label_lists.STAND_INS - {*(task.labels or ())}:
+        return none
+    try:
+        pairs = zip(table.rows, cells, strict=True)
+        rows = [row._replace(values=row.values + labels) for row, labels in pairs]
+        labelled = table._replace(rows=rows)
+        found = labels_of(task, labelled, normalize, skip_others=task.skip_other_labels)
+        known = [label for label in found if label is not None]
+        if len(known) < len(found):
+            others = f"{len(found) - len(known)} of {len(found)} rows"
+            print(f"test: {others} have other labels than --labels and are not scored")
+        label_lists.warn_if_all_alike(table.path, known)
+        return found
+    except UserError as error:
+        print(f"The test set is not scored: {error}")
+        return none
+
+
+def label_texts(task, table, normalize, needed=True):
+    """Labels of rows: list of lists of str.
+
+    An empty label is an error if it is `needed`; several labels may be none.
+    """
+    cells = [[*map(str.strip, row.values[len(task.text) :])] for row in table.rows]
+    if len(cells[0]) > 1:
+        are_marks = {cell for values in cells for cell in values} - {""} <= label_lists.ONES
+        found = []
+        for row, values in zip(table.rows, cells, strict=True):
+            for column, value in zip(task.label, values, strict=True):
+                if value not in label_lists.BITS and not (are_marks and not value):
+                    raise UserError(
+                        f"{row.place}: column {column!r} has {value!r}: label columns need 0 or 1, "
+                        "or 1 and empty cells"
+                    )
+            chosen = zip(task.labels, values, strict=True)
+            found.append([label for label, value in chosen if value in label_lists.ONES])
+        return found
+    if task.multi_label:
+        return _several_labels(task, [cell for (cell,) in cells], table.path)
+    texts = [normalize(cell) for (cell,) in cells]
+    if task.is_own:
+        with about(table.path):
+            texts = label_lists.only_ones(texts)
+    found = _respelled(task, [[text] for text in texts])
+    for row, (label,) in zip(table.rows, found, strict=True):
+        if needed and not label:
+            raise UserError(f"{row.place}: the label is empty; add one or remove the row")
+    return found
+
+
+def _several_labels(task, cells, path):
+    """Labels of rows with a cell of any number of labels: list of lists of str.
+
+    They have the form of the training file or, where some are unknown then, a form of their own.
+    """
+    found, error = None, None
+    for own in (False, True):
+        try:
+            with about(path):
+                form = label_lists.find_form(cells, task.labels) if own else task.label_form
+                if not form:
+                    continue
+                labels = _respelled(task, label_lists.split(cells, form, task.labels))
+        except UserError as caught:
+            error = error or caught
+            continue
+        are_known = {label for each in labels for label in each} <= {*task.labels}
+        if are_known or not task.labels:  # without labels, this is the training file
+            return labels
+        found = labels if found is None else found
+    if found is None:
+        raise error
+    return found
+
+
+def _respelled(task, found):
+    """The labels of rows, with one spelling of each in a user's own files."""
+    if not task.is_own:
+        return found
+    same = tables.spellings({label for labels in found for label in labels}, task.labels)
+    return [[same.get(label, label) for label in labels] for labels in found]
+
+
+def _scores(task, rows, column, normalize):
+    """The scores of a column: list of float."""
+    texts = [normalize(row.values[column]) for row in rows]
+    if task.is_own and _have_decimal_commas(texts):
+        texts = [text.replace(",", ".") for text in texts]
+    elif task.is_own and _have_thousands(texts):
+        place, text = next((r.place, t) for r, t in zip(rows, texts, strict=True) if "." in t)
+        raise UserError(
+            f"{place}: {text} may be {text.replace('.', '')}, as other labels are whole numbers: "
+            "write all labels without marks of thousands, or all with decimals"
+        )
+    return [_score(*each) for each in zip(rows, texts, strict=True)]
+
+
+def _score(row, text):
+    score = tables.number(text)
+    if not abs(score) <= float(tf.float32.max):  # nan is not
+        hint = ". If this line names the columns, give --header" if row.number == 0 else ""
+        raise UserError(f"{row.place}: the label must be a number, not {reprlib.repr(text)}{hint}")
+    return score
+
+
+def _have_decimal_commas(texts):
+    """Whether scores have a comma in place of a point: 3,5, but not 1,000, which may be 1000."""
+    commas = [text for text in texts if "," in text]
+    return (
+        all(map(_DECIMAL_COMMA.fullmatch, commas))
+        and not any("." in text for text in texts)
+        and not (commas and all(map(_THOUSANDS.fullmatch, commas)))
+    )
+
+
+def _have_thousands(texts):
+    """Whether points divide thousands, as in the German 20.000, next to whole numbers such as 500.
+
+    As decimals, they would not end in zeros, which whole numbers do not have either, and whole
+    numbers would not be far larger.
+    """
+    points, others = [text for text in texts if "." in text], [t for t in texts if "." not in t]
+    if not (points and others and all(map(_THOUSANDS.fullmatch, points))):
+        return False
+    largest, other = (max(abs(tables.number(text)) for text in found) for found in (points, others))
+    has_zeros = any(text.endswith("0") for text in points)
+    return math.isfinite(other) and (has_zeros or other > max(2 * largest, 100))
