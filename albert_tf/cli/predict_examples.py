@@ -314,7 +314,7 @@ def sentences(path, model, columns):
         list as `read` yields; None if the file has texts, or JSON objects.
     """
     from albert_tf.corpus import unpacking
-    from albert_tf.tasks import ner
+    from albert_tf.tasks import word_files
 
     first = next((line for line in unpacking.lines(path) if line.strip()), b"")
     if first.removeprefix(codecs.BOM_UTF8).lstrip().startswith((b"{", b"[")):
@@ -324,20 +324,21 @@ def sentences(path, model, columns):
     if wanted is None:  # 0 is the default of a training: the column is recognised
         wanted = tables.column_of(model.of_training.get("text_column")) or None
         label = tables.column_of(model.of_training.get("label_column"))
-    found = ner.read_words(path)
+    found = word_files.read_words(path)
     rows = found.rows
     widths, names = {len(row) for row in rows}, {*rows[0], *found.header}
     is_list = widths == {1} and len(rows) > 1 and not path.endswith(".csv")
     # Plain tags may end texts too, but for a given column, or blank lines between sentences.
     may_be_tags = len(found) > 1 or isinstance(label, int)
     is_labelled = _are_labelled(rows, label, model.labels if may_be_tags else ())
-    is_of_words = is_list or path.endswith(ner.OF_WORDS_ALONE) or found.header or is_labelled
+    is_of_words = is_list or path.endswith(word_files.OF_WORDS_ALONE) or found.header or is_labelled
     is_known = wanted in names and wanted == model.of_training.get("text_column")
     if not (is_of_words or is_known):
         return None
     there = names | {*range(max(widths))}
     if wanted in there:
-        found = ner.read_words(path, ner.Columns(wanted, label if label in there else None))
+        columns = word_files.Columns(wanted, label if label in there else None)
+        found = word_files.read_words(path, columns)
     print(f"{path} is read with a word on each line, in {len(found)} sentences", file=sys.stderr)
     return [parts_of({"text": [w.text for w in words]}, model, words[0].place) for words in found]
 

@@ -8,7 +8,16 @@ from albert_tf.checkpoints import run_directory
 from albert_tf.checkpoints.run_directory import FinetunedTask, RunDirectory
 from albert_tf.errors import UserError
 from albert_tf.options import MULTI_LABEL, OF_WORDS
-from albert_tf.tasks import classification, glue, multi_label, ner, own_tables, race, tables
+from albert_tf.tasks import (
+    classification,
+    glue,
+    multi_label,
+    ner,
+    own_tables,
+    race,
+    tables,
+    word_files,
+)
 from albert_tf.tasks.squad import squad
 from albert_tf.text.sequences import NUM_SPECIALS
 
@@ -40,8 +49,8 @@ def data_set(settings, text):
         is_found = settings.text_column == "0" and not settings.typed("text_column")
         word = None if is_found else settings.text_column
         given = (tables.column_of(column or None) for column in (word, settings.label_column))
-        columns = ner.Columns(*given)
-        labels = ner.find_labels(data_dir, settings.labels, columns)
+        columns = word_files.Columns(*given)
+        labels = word_files.find_labels(data_dir, settings.labels, columns)
         return ner.NerData(ner.NerTask(labels, text), *directories, columns=columns)
     task = _task_of_texts(name, settings, text)
     return classification.GlueData(

@@ -15,7 +15,7 @@ from albert_tf.checkpoints import run_directory
 from albert_tf.cli import predict
 from albert_tf.publish import graph_inputs
 from albert_tf.records import input_pipeline, schemas
-from albert_tf.tasks import ner
+from albert_tf.tasks import word_files
 from tests import tiny
 from tests.errors import assert_says, refuses
 from tests.tiny import COMMON, NO_DROPOUT, PREDICT, blocks, values_of
@@ -92,7 +92,7 @@ def test_counts_are_told_whenever_features_are_used(run_main, flags, data, capsy
     (flags["output_dir"] / "best_trial.txt").unlink()
     run_main(run_classifier, **flags | {"do_train": False, "do_predict": False})
     out = capsys.readouterr().out
-    corpus = ner.read(str(data / "dev.conll"))
+    corpus = word_files.read(str(data / "dev.conll"))
     without = sum(word.text == "\x01" for word in corpus.words)
     assert without
     counts = f"dev: {len(corpus.words)} ... 20", f"dev: {without}"

@@ -11,6 +11,7 @@ from albert_tf import options
 from albert_tf.tasks import classification, data_report, ner, race
 from albert_tf.tasks.base import TextInput
 from albert_tf.tasks.squad import squad
+from albert_tf.tasks.word_files import Word
 from albert_tf.text.tokenization import UNKNOWN
 from tests import SIZES
 from tests.errors import assert_says
@@ -122,7 +123,10 @@ def test_lengths_of_options_before_the_cut(tokenizer):
     assert {name: n for name, n in counts.items() if name.startswith("length")} == wanted
     assert task.texts_of(example) == ("a b c", "d e", "f")
     of_words = ner.NerTask(("O", "B-x"), TextInput(tokenizer, 8, SIZES))
-    assert of_words.texts_of([ner.Word("a", "O", 1), ner.Word("b", "O", 2)]) == ("a", "b")
+    assert of_words.texts_of([Word("a", "O", 1), Word("b", "O", 2)]) == (
+        "a",
+        "b",
+    )
 
 
 def test_the_report_of_questions(tmp_path, tokenizer, capsys):

@@ -15,8 +15,9 @@ import tensorflow as tf
 from albert_tf.publish import graph_inputs
 from albert_tf.publish.graph_tokenization import GraphTokenizer
 from albert_tf.records import schemas
-from albert_tf.tasks import known, ner, tag_schemes
+from albert_tf.tasks import known, ner, tag_schemes, word_files
 from albert_tf.tasks.base import TextInput
+from albert_tf.tasks.word_files import Columns, find_labels
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training.splits_and_results import Split
 from tests import SIZES, tiny
@@ -55,7 +56,7 @@ def written(tmp_path):
 def corpus_of(written, *sentences):
     """Sentences such as 'Mr./B-PER Smith/I-PER'."""
     blocks = ("\n".join(words.replace("/", "\t").split(" ")) for words in sentences)
-    return ner.read(written("\n\n".join(blocks) + "\n"))
+    return word_files.read(written("\n\n".join(blocks) + "\n"))
 
 
 def words_of(corpus):
@@ -72,7 +73,7 @@ def test_sentences_words_and_labels(written, line_end, start, last):
     lines = ["-DOCSTART-(1) -X- O", "", "Mr. NNP B-PER", "Smith NNP I-PER", "\t", "\t ", ""]
     lines += ["in\tO", "New York\t_\tB-LOC", "-DOCSTART-\tO", "a\u2028b\u3000\tO", "c\u3000d O"]
     lines += [" New\u00a0York  NNP B-LOC ", "\u3000 O" + last]
-    corpus = ner.read(written(start + "\n".join(lines).replace("\n", line_end)))
+    corpus = word_files.read(written(start + "\n".join(lines).replace("\n", line_end)))
     # Tabs end words, or spaces if a line holds no tab; line ends are those of ASCII alone.
     last_words = ["a\u2028b\u3000", "c\u3000d", "New\u00a0York", "\u3000"]
     assert words_of(corpus) == [["Mr.", "Smith"], ["in", "New York"], last_words]
@@ -83,11 +84,11 @@ def test_sentences_words_and_labels(written, line_end, start, last):
 
 def test_a_test_file_without_labels(written):
     path = written("Mr.\nSmith\n\nin\t\nNew\u00a0York\n\u3000\n")
-    corpus = ner.read(path, LABELS, needs_labels=False)
+    corpus = word_files.read(path, LABELS, needs_labels=False)
     assert words_of(corpus) == [["Mr.", "Smith"], ["in", "New\u00a0York", "\u3000"]]
     assert not corpus.has_labels
     with refuses(f"{path}, line 1"):
-        ner.read(path, LABELS)
+        word_files.read(path, LABELS)
 
 
 @pytest.mark.parametrize(
@@ -111,13 +112,13 @@ def test_a_test_file_without_labels(written):
 def test_an_error_names_file_and_line(written, content, message):
     path = written(content)
     with refuses(f"{path} ... {message}"):
-        ner.read(path, LABELS)
+        word_files.read(path, LABELS)
 
 
 @pytest.mark.parametrize("content", ["a O\nb ?\n", "a O\nb\n", "a O\nb B-ORG\n", "a B\nb I-NP\n"])
 def test_a_test_file_with_other_labels_is_predicted(content, written, capsys):
     path = written(content, "test.conll")
-    found = ner.read(path, LABELS, needs_labels=False)
+    found = word_files.read(path, LABELS, needs_labels=False)
     assert words_of(found) == [["a", "b"]] and not found.has_labels
     assert_names(capsys.readouterr().out, f"not scored ... {path}, line")
 
@@ -125,7 +126,7 @@ def test_a_test_file_with_other_labels_is_predicted(content, written, capsys):
 def test_words_that_are_labels(written):
     path = written("O in\nB-LOC Ulm\nO .\n", "test.conll")
     with refuses(f"{path} ... column 0 ... 'O' ... --text_column"):
-        ner.read(path, LABELS, needs_labels=False)
+        word_files.read(path, LABELS, needs_labels=False)
 
 
 def test_labels_of_the_test_file_that_may_be_missing(written, tmp_path, capsys):
@@ -146,49 +147,53 @@ def test_labels_of_the_test_file_that_may_be_missing(written, tmp_path, capsys):
     ],
 )  # fmt: skip
 def test_stand_ins_for_labels(name, content, written):
-    corpus = ner.read(written(content, name), LABELS, needs_labels=False)
+    corpus = word_files.read(written(content, name), LABELS, needs_labels=False)
     assert words_of(corpus) == [["by", "Bob"]] and not corpus.has_labels
     with refuses(f"{name}, line 1"):
-        ner.read(written(content, name), LABELS)
+        word_files.read(written(content, name), LABELS)
     if "-" in content:  # it may also be a label
-        assert ner.read(written(content, name), ("-", "X"), needs_labels=False).has_labels
+        assert word_files.read(written(content, name), ("-", "X"), needs_labels=False).has_labels
 
 
 def test_the_file_of_a_split(written, tmp_path):
     text = written("a O\n", "dev.txt")
-    assert ner.input_file(str(tmp_path), "dev") == text
+    assert word_files.input_file(str(tmp_path), "dev") == text
     for ending in ("conllu", "iob2", "bio", "csv", "tsv", "jsonl", "json"):
         table = written("word,label\na,O\n", f"test.{ending}")
-        assert ner.input_file(str(tmp_path), "test") == table
+        assert word_files.input_file(str(tmp_path), "test") == table
         (tmp_path / f"test.{ending}").unlink()
     conll = written("a O\n", "dev.conll")
     with refuses(f"{conll} ... {text}"):
-        ner.input_file(str(tmp_path), "dev")
+        word_files.input_file(str(tmp_path), "dev")
     with refuses(f"{tmp_path}/train.conll ... .txt ... .jsonl ... --data_dir"):
-        ner.input_file(str(tmp_path), "train")
+        word_files.input_file(str(tmp_path), "train")
 
 
 def test_the_labels(written, tmp_path):
     written("a I-PER\nb B-PER\nc O\nd B-LOC\n")
-    assert ner.find_labels(str(tmp_path)) == ("O", "B-LOC", "B-PER", "I-PER")
-    assert ner.find_labels("nowhere", ["B-PER", "O"]) == ("B-PER", "O")
+    assert find_labels(str(tmp_path)) == ("O", "B-LOC", "B-PER", "I-PER")
+    assert find_labels("nowhere", ["B-PER", "O"]) == ("B-PER", "O")
     for bad in (["O"], ["O", "O", "B-PER"], ["O", "B-LOC", "I-LOC", "PER"]):
         with refuses("--labels"):
-            ner.find_labels("nowhere", bad)
+            find_labels("nowhere", bad)
     with refuses("--labels"):
-        ner.find_labels("nowhere")
+        find_labels("nowhere")
     written("a O\n")
     with refuses(f"{tmp_path}/train.conll"):
-        ner.find_labels(str(tmp_path))
+        find_labels(str(tmp_path))
 
 
 def test_labels_that_stand_before_the_words(written, tmp_path):
     written("B-PER Anna\nO in\nB-LOC Ulm\nO .\n")
     with refuses("train.conll ... --label_column=0 ... --text_column"):
-        ner.find_labels(str(tmp_path))
-    assert ner.find_labels(str(tmp_path), columns=ner.Columns(1, 0)) == ("O", "B-LOC", "B-PER")
+        find_labels(str(tmp_path))
+    assert find_labels(str(tmp_path), columns=Columns(1, 0)) == (
+        "O",
+        "B-LOC",
+        "B-PER",
+    )
     written("Anna B-PER NP\nin O PP\n")
-    assert ner.find_labels(str(tmp_path), columns=ner.Columns(0, 2)) == ("NP", "PP")
+    assert find_labels(str(tmp_path), columns=Columns(0, 2)) == ("NP", "PP")
 
 
 @pytest.mark.parametrize(
@@ -199,44 +204,44 @@ def test_the_last_column_of_conll_u(written, tmp_path, misc, column):
     words = [f"{n}\tw\tw\tNOUN\tNN\t_\t0\troot\t_\t{cell}" for n, cell in enumerate(misc, 1)]
     path = written("\n".join(words))
     if column:
-        assert {*ner.find_labels(str(tmp_path), columns=ner.Columns(None, 9))} == {*misc}
+        assert {*find_labels(str(tmp_path), columns=Columns(None, 9))} == {*misc}
         return
     with refuses(f"{path} ... MISC ... --label_column=3"):
-        ner.find_labels(str(tmp_path))
+        find_labels(str(tmp_path))
 
 
 @pytest.mark.parametrize("word", ["en:Ulm", "科0"])
 def test_a_mark_of_all_words(written, word):
     path = written(f"{word} O\n" * 21)
     with refuses(f"{path} ... {word} ... --text_column=0"):
-        ner.read(path)
-    for allowed, columns in (("a:b", ner.Columns(0)), ("http", ner.RECOGNISED)):
+        word_files.read(path)
+    for allowed, columns in (("a:b", Columns(0)), ("http", word_files.RECOGNISED)):
         content = f"{word} O\n" * 21 + f"{allowed} O\n"
-        assert len(ner.read(written(content), columns=columns).words) == 22
+        assert len(word_files.read(written(content), columns=columns).words) == 22
 
 
 def test_brackets_of_conll_2012(written):
     rows = "x 0 In *\nx 1 New (GPE*\nx 2 York *\nx 3 City *)\nx 4 Bob (PER)\nx 5 Al (PER*)\n"
-    columns = ner.Columns(2, 3)
+    columns = Columns(2, 3)
     wanted = [["O", "B-GPE", "I-GPE", "I-GPE", "B-PER", "B-PER"]]
     for labels in ((), (*wanted[0],)):
-        assert ner.true_labels(ner.read(written(rows), labels, columns=columns)) == wanted
+        assert ner.true_labels(word_files.read(written(rows), labels, columns=columns)) == wanted
     path = written("x 0 In *\nx 1 Ulm *\n", "dev.conll")
-    assert ner.true_labels(ner.read(path, ("O", "B-GPE"), columns=columns)) == [["O", "O"]]
-    assert ner.true_labels(ner.read(path, ("*", "x"), columns=columns)) == [["*", "*"]]
+    assert ner.true_labels(word_files.read(path, ("O", "B-GPE"), columns=columns)) == [["O", "O"]]
+    assert ner.true_labels(word_files.read(path, ("*", "x"), columns=columns)) == [["*", "*"]]
     path = written(rows.replace("\n", " -\n"))
     with refuses(f"{path} ... --label_column=3"):
-        ner.find_labels(path.rpartition("/")[0], columns=ner.Columns(2))
+        find_labels(path.rpartition("/")[0], columns=Columns(2))
     path = written(rows.replace("2 York *", "2 York (GPE*"))
     with refuses(f"{path}, line 1 ... (GPE* ... GPE"):
-        ner.read(path, columns=columns)
+        word_files.read(path, columns=columns)
 
 
 def test_a_file_with_other_labels(written):
-    corpus = ner.read(written("-DOCSTART- -X- O\n\na X O\n\t\nb\tc O\tO\r\n\nc\u00a0d O\n"))
-    text = ner.with_labels(corpus, ["B-LOC", "I-LOC", "O"])
+    corpus = word_files.read(written("-DOCSTART- -X- O\n\na X O\n\t\nb\tc O\tO\r\n\nc\u00a0d O\n"))
+    text = word_files.with_labels(corpus, ["B-LOC", "I-LOC", "O"])
     assert text == "-DOCSTART- -X- O\n\na\tB-LOC\n\nb\tI-LOC\n\nc\u00a0d\tO\n"
-    assert words_of(ner.read(written(text))) == words_of(corpus)
+    assert words_of(word_files.read(written(text))) == words_of(corpus)
 
 
 # --- Columns, comments, tables ---
@@ -322,11 +327,13 @@ FORMS = [  # name, content, columns of word and label, number of comments, sente
 
 @pytest.mark.parametrize(("name", "content", "columns", "comments", "sentences"), FORMS)
 def test_forms_of_files(name, content, columns, comments, sentences, written):
-    found = ner.read(written(content, name), needs_labels=False, columns=ner.Columns(*columns))
+    found = word_files.read(written(content, name), needs_labels=False, columns=Columns(*columns))
     said = [" ".join("/".join(filter(None, word[:2])) for word in words) for words in found]
     assert (said, found.comments) == (sentences, comments)
     if "1-2" not in content:  # lines of CoNLL-U that are no words stay, and read as words
-        again = ner.read(written(ner.with_labels(found, ["x"] * len(found.words)), "again.conll"))
+        again = word_files.read(
+            written(word_files.with_labels(found, ["x"] * len(found.words)), "again.conll")
+        )
         assert words_of(again) == words_of(found) and {w.label for w in again.words} == {"x"}
 
 
@@ -363,7 +370,7 @@ def test_a_recorded_default_is_no_column_that_was_chosen(typed, word, tmp_path):
         output_dir=str(tmp_path), data_dir=str(tmp_path), cached_dir=None, task_name="ner",
         text_column="0", label_column=None, labels=["O", "B-x"], typed=lambda _: typed,
     )  # fmt: skip
-    assert known.data_set(settings, TextInput(None, 8, SIZES)).columns == ner.Columns(word)
+    assert known.data_set(settings, TextInput(None, 8, SIZES)).columns == Columns(word)
 
 
 def scores_of(gold, found):
@@ -424,8 +431,8 @@ def test_a_file_of_another_scheme(labels, other, written):
     path = written("".join(f"w {label}\n" for label in other.split()), "dev.conll")
     scheme = tag_schemes.find(labels.split()).name
     with refuses(f"{path} ... {min({*other.split()} - {*'Oo'})} ... {scheme}"):
-        ner.read(path, labels.split())
-    assert ner.read(path, other.split()).has_labels  # alone, it is of another scheme
+        word_files.read(path, labels.split())
+    assert word_files.read(path, other.split()).has_labels  # alone, it is of another scheme
 
 
 def test_the_header_of_the_training_file(written, tmp_path):
@@ -439,17 +446,17 @@ def test_the_header_of_the_training_file(written, tmp_path):
 def test_two_columns_with_the_name_of_the_labels(tmp_path):
     path = tmp_path / "train.csv"
     path.write_text("word,tag,tag\nAnna,x,B\nin,y,O\n")
-    for columns in (ner.RECOGNISED, ner.Columns("word", "tag")):
+    for columns in (word_files.RECOGNISED, Columns("word", "tag")):
         with refuses(f"{path} ... two ... 'tag' ... --label_column"):
-            ner.read(str(path), columns=columns)
-    (words,) = ner.read(str(path), columns=ner.Columns("word", 2))
+            word_files.read(str(path), columns=columns)
+    (words,) = word_files.read(str(path), columns=Columns("word", 2))
     assert [word.label for word in words] == ["B", "O"]
 
 
 def test_a_label_that_only_the_first_line_has(written, tmp_path, capsys):
     rows = "".join(f"w{n} {'N' if n % 3 else 'V'}\n" for n in range(30))
     for first, is_said in (("mot etiquette\n", True), ("mot N\n", False)):
-        ner.find_labels(written(first + rows).rpartition("/")[0])
+        find_labels(written(first + rows).rpartition("/")[0])
         assert ("'etiquette'" in capsys.readouterr().out) == is_said
 
 
@@ -462,28 +469,28 @@ def test_a_last_column_that_is_like_words(row, written, tmp_path):
     lines = [row.format(n=n) for n in range(150)] + [f"a{n}\tX\tb{n % 8}" for n in range(100)]
     path = written("\n".join(lines))
     with refuses(f"{path} ... 250 words ... --label_column"):
-        ner.find_labels(str(tmp_path))
-    assert ner.find_labels(str(tmp_path), columns=ner.Columns(0, len(lines[0].split("\t")) - 1))
+        find_labels(str(tmp_path))
+    assert find_labels(str(tmp_path), columns=Columns(0, len(lines[0].split("\t")) - 1))
 
 
 def test_parts_of_speech_that_are_their_words(written, tmp_path):
     written("".join(f"w{n}\tN\n.\t.\n,\t,\n" for n in range(9)))
-    assert ner.find_labels(str(tmp_path)) == (",", ".", "N")
+    assert find_labels(str(tmp_path)) == (",", ".", "N")
     written("".join(f"w{n}\tN;{n % 51}\n" for n in range(100)))  # many tags of few words
-    assert len(ner.find_labels(str(tmp_path))) == 51
+    assert len(find_labels(str(tmp_path))) == 51
 
 
 @pytest.mark.parametrize(("count", "warns"), [(201, True), (200, False)])
 def test_a_single_long_sentence_is_a_warning(count, warns, written, tmp_path, capsys):
     written("a O\nb B-X\n" * (count // 2) + "c O\n" * (count % 2))
-    ner.find_labels(str(tmp_path))
+    find_labels(str(tmp_path))
     assert (f"all {count} words" in capsys.readouterr().out) == warns
 
 
 @pytest.mark.parametrize(("tags", "warns"), [([3, 0], True), (["3", "0"], True), ([3, "O"], False)])
 def test_a_warning_of_numbers_for_labels(written, tags, warns, capsys):
     path = written(json.dumps({"tokens": ["EU", "in"], "ner_tags": tags}), "train.jsonl")
-    assert {*ner.find_labels(path.rpartition("/")[0])} == {*map(str, tags)}
+    assert {*find_labels(path.rpartition("/")[0])} == {*map(str, tags)}
     assert names(capsys.readouterr().out, f"{path} ... 3 ... B-PER") == warns
 
 
@@ -498,7 +505,7 @@ def test_doubts_about_labels(labels, doubt, written, capsys):
     """A mark such as ? may be its own tag, and most words have a label for no meaning."""
     words = [f"w{n}" for n in range(len(labels))]
     path = written(json.dumps({"tokens": [*words, "?"], "tags": [*labels, "?"]}), "train.jsonl")
-    ner.find_labels(path.rpartition("/")[0])
+    find_labels(path.rpartition("/")[0])
     said = capsys.readouterr().out
     assert names(said, f"{path} ... {doubt}") if doubt else not said
 
@@ -536,19 +543,19 @@ def test_doubts_about_labels(labels, doubt, written, capsys):
 def test_what_holds_no_words(name, content, columns, message, written):
     path = written(content, name)
     with refuses(f"{path} ... {message}"):
-        ner.read(path, columns=ner.Columns(*columns))
+        word_files.read(path, columns=Columns(*columns))
 
 
 @pytest.mark.parametrize("line", ["The/DT dog/NN 1/2/CD ./.", "The|DT dog|NN .|."])
 def test_a_sentence_on_each_line(written, tmp_path, line):
     path = written(f"{line}\n{line[:3]}{line[3:]}\nDogs{line[3]}NNS\n", "train.txt")
     with refuses(path, line.split()[0]):
-        ner.find_labels(str(tmp_path))
+        find_labels(str(tmp_path))
 
 
 def test_words_and_labels_with_slashes(written, tmp_path):
     written("1/2 CD/x\ndogs NNS/y\n\nand/or CC/z\n", "train.txt")
-    assert ner.find_labels(str(tmp_path)) == ("CC/z", "CD/x", "NNS/y")
+    assert find_labels(str(tmp_path)) == ("CC/z", "CD/x", "NNS/y")
 
 
 # --- Features ---
@@ -621,7 +628,7 @@ def random_sentences(written, count, longest, seed=0):
     sizes = random.integers(1, longest, size=count)
     found = [[WORDS[i] for i in random.integers(0, len(WORDS), size)] for size in sizes]
     text = "\n\n".join("\n".join(f"{word} O" for word in words) for words in found)
-    return found, ner.read(written(text))
+    return found, word_files.read(written(text))
 
 
 @pytest.mark.parametrize("max_seq_length", [6, 13, 40])
@@ -745,12 +752,12 @@ def test_all_words_of_wnut17_are_read_and_kept(shared_data, written):
     for name in ("wnut17train.conll", "emerging.dev.conll", "emerging.test.annotated"):
         content = (folder / name).read_text(encoding="utf-8")
         wanted = [line.split("\t") for line in content.split("\n") if line.strip()]
-        corpus = ner.read(str(folder / name))
+        corpus = word_files.read(str(folder / name))
         lines[name] = len(corpus.lines)
         assert [[word.text, word.label] for word in corpus.words] == wanted
         labels = sorted({label for _, label in wanted}, reverse=True)
         arrays = task(tokenizer, 32, labels).features(corpus)
         ids = arrays["label_ids"][arrays["label_mask"] > 0]
-        text = ner.with_labels(corpus, [labels[id_] for id_ in ids])
+        text = word_files.with_labels(corpus, [labels[id_] for id_ in ids])
         assert text == re.sub(r"(?m)^[ \t]+$", "", content)
     assert sorted(lines.values()) == [16742, 24681, 66124]

@@ -19,11 +19,11 @@ from albert_tf.tasks import (
     known,
     label_lists,
     multi_label,
-    ner,
     own_tables,
     reading,
     split_files,
     tables,
+    word_files,
 )
 from albert_tf.tasks.reading import Example
 from albert_tf.training.splits_and_results import Split
@@ -52,7 +52,7 @@ def test_whole_numbers_are_in_numeric_order(given, ordered):
 
 def test_labels_of_words_are_in_numeric_order(tmp_path):
     write(tmp_path, "train.conll", *(f"w {i}" for i in ["B-10", "B-9", "O", "I-9"]))
-    assert ner.find_labels(str(tmp_path)) == ("O", "B-10", "B-9", "I-9")
+    assert word_files.find_labels(str(tmp_path)) == ("O", "B-10", "B-9", "I-9")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,633 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files of words and their labels: CoNLL files, and tables of CSV and JSON.
+
+A line is a word and its label, of any scheme of `tag_schemes`; a blank line ends a sentence. CSV
+has the same rows, and a JSON object the lists of words and labels of a sentence.
+"""
+
+import collections
+import itertools
+import math
+import re
+import reprlib
+from typing import NamedTuple
+
+from albert_tf.corpus import unpacking
+from albert_tf.errors import UserError, about, decode, parse_json
+from albert_tf.tasks import label_lists, split_files, tables, tag_schemes
+
+# Endings of files, in order of preference; two of one group are an error.
+ENDINGS = ((".conll", ".txt"), (".conllu", ".iob2", ".bio"), (".tsv", ".csv", ".jsonl", ".json"))
+OF_WORDS_ALONE = (".conll", *ENDINGS[1])  # no file of texts has these endings
+DOCUMENT_START = "-DOCSTART-"
+# Usual keys of JSON objects, and names of columns.
+WORD_NAMES = ("tokens", "words", "token", "word", "form")
+LABEL_NAMES = ("ner_tags", "tags", "labels", "label", "tag", "ner", "pos_tags", "pos", "upos")
+# Names of columns that number or name sentences, or what they are in; and such a number.
+_DIVIDES = re.compile(
+    r"(sent(ence)?|doc(ument)?)s?([ _.-]?(#|id|idx|index|nr|no|num|number))?", re.IGNORECASE
+)
+_NUMBERED = re.compile(r"(sent(ence)?|doc(ument)?)\W+\d+", re.IGNORECASE)
+_FEW = 20  # words, too few to tell a label from a name
+_MANY = 200  # words of a sentence, which is probably several
+_PART = re.compile(r"[^\s,]+")  # of several words or labels in a cell
+_QUOTED = re.compile(r'"(?:[^"]|"")+"')
+_LIST = re.compile(r"\[.*\]", re.DOTALL)
+# Words with a language, as `en:Ulm` of WikiANN, or a place in a word, as `科0` of Weibo NER.
+_MARKED = (re.compile(r"[a-z-]+:.+"), re.compile(r".\d"))
+_LABELLED = re.compile(r".+/[^/]+"), re.compile(r".+\|[^|]+")  # words such as dog/NN or dog|NN
+# The start of a comment, which may have the names of columns, as in CoNLL-U Plus. A tab after #
+# ends the name of a column.
+_COMMENT = re.compile(r"#+(?!\t)\s*(?:global\.columns\s*=\s*)?")
+_INDEX = re.compile(r"\d+([-.]\d+)?")  # the last of a word of CoNLL-U that is no word of its own
+
+
+class Word(NamedTuple):
+    """A word, its label ("" if the file has none) and the number of its line in `Sentences.lines`.
+
+    `place` is file and line, for messages.
+    """
+
+    text: str
+    label: str
+    line: int = 0
+    place: str = ""
+
+
+class Columns(NamedTuple):
+    """The columns of word and label: numbers from 0, or names in the first line; None to find them.
+
+    By default, they are those with usual names, or the word is in the first column that does not
+    only count the words of each sentence, and the label in the last.
+    """
+
+    word: int | str | None = None
+    label: int | str | None = None
+
+
+RECOGNISED = Columns()
+
+
+class Sentences(list):
+    """The sentences of a file, lists of Word, none of them empty.
+
+    Attributes:
+        path: str.
+        lines: list of str, all lines of the file, without line ends; of CSV and JSON, lines with
+            tabs between word and label.
+        comments: int, number of lines left out: those that begin with # and are no words, and
+            those of CoNLL-U that are only parts of words or several words.
+        columns: Columns, those found.
+        header: list of str, the names of the columns; empty if there are none.
+    """
+
+    def __init__(self, sentences, path, lines, comments, columns, header):
+        super().__init__(sentences)
+        self.path, self.lines, self.comments = path, lines, comments
+        self.columns, self.header = columns, header
+
+    @property
+    def words(self):
+        """List of Word."""
+        return list(itertools.chain.from_iterable(self))
+
+    @property
+    def rows(self):
+        """The columns of the line of each word: list of lists of str."""
+        return [columns_of(self.lines[word.line - 1]) for word in self.words]
+
+    @property
+    def labels(self):
+        """The label of each word: list of str."""
+        return [word.label for word in self.words]
+
+    @property
+    def has_labels(self):
+        """Whether the words have labels: all of them, or none."""
+        return any(self.labels)
+
+    def relabel(self, labels):
+        """Gives the words other labels, an iterator of str."""
+        for words in self:
+            words[:] = [word._replace(label=next(labels)) for word in words]
+
+
+def input_file(data_dir, split, needed=None):
+    """Path of the file of a split; arguments and errors are those of `split_files.find`."""
+    groups = ([split + ending for ending in endings] for endings in ENDINGS)
+    return split_files.find(data_dir, split, *groups, needed=needed)
+
+
+def read(path, labels=(), needs_labels=True, columns=RECOGNISED, header=()):
+    """Reads a file.
+
+    Args:
+        path: str, in UTF-8.
+        labels: sequence of str, the labels of the model; empty to allow any.
+        needs_labels: bool; if False, the file may have no labels at all, or unusable ones: then a
+            line says why, and the words have none.
+        columns: Columns.
+        header: sequence of str, as of `read_words`.
+
+    Returns:
+        Sentences.
+
+    Raises:
+        UserError: as `read_words`; a line holds several words; or a label is missing, does not fit
+            the others or is unknown.
+    """
+    sentences = read_words(path, columns, labels, header)
+    _check_words(sentences, columns, labels)
+    found = {*sentences.labels}
+    has_none = not needs_labels and len(found) == 1 and found <= {"", "_", "-"} - {*labels}
+    try:
+        if not has_none:
+            _read_labels(sentences, labels, columns)
+            return sentences
+    except UserError as error:
+        if needs_labels:
+            raise
+        print(f"The test set is not scored: {error}")
+    sentences.relabel(itertools.repeat(""))
+    return sentences
+
+
+def _read_labels(sentences, labels, columns):
+    """Reads brackets as labels of BIO, and spellings such as 1.0 as those that are known.
+
+    Args:
+        sentences: Sentences.
+        labels: sequence of str, as of `read`.
+        columns: Columns, those given.
+
+    Raises:
+        UserError: a label is missing, does not fit the others or is unknown.
+    """
+    if not labels and columns.label is None:
+        _check_label_column(sentences)
+    if "*" not in labels and tag_schemes.have_brackets(sentences.labels):
+        found = []
+        for words in sentences:
+            with about(words[0].place):
+                found += tag_schemes.of_brackets(word.label for word in words)
+        sentences.relabel(iter(found))
+    same = tables.spellings({*sentences.labels}, labels)
+    sentences.relabel(same.get(label, label) for label in sentences.labels)
+    places = {word.label: word.place for word in reversed(sentences.words)}  # the first ones
+    if "" in places:
+        remedy = (
+            "Lists have as many labels as words. Else a line is a word and its label, with a tab "
+            "or a space between them and no tab at its end; a file with commas is named .csv"
+        )
+        if sentences.header and len(places) == 1:
+            remedy = f"There are {', '.join(sentences.header)}: give another --label_column"
+        raise UserError(f"{places['']}: the label is missing. {remedy}")
+    for word in sentences.words:
+        if labels and word.label not in labels:
+            raise UserError(
+                f"{word.place}: unknown label {reprlib.repr(word.label)}; known are "
+                f"{', '.join(labels)}. Correct it, or give the labels of all files as --labels"
+            )
+    with about(sentences.path):
+        tag_schemes.check_ends(places, tag_schemes.find(labels or places))
+
+
+def read_words(path, columns=RECOGNISED, labels=(), header=()):
+    """Reads a file without checking its labels.
+
+    Args:
+        path: str, in UTF-8.
+        columns: Columns.
+        labels: sequence of str, some labels that words may have.
+        header: sequence of str, the first line of the training file, which may be one here too.
+
+    Returns:
+        Sentences.
+
+    Raises:
+        UserError: the file cannot be read or holds no word, a line is not UTF-8, or a column is
+            missing; the message names the line.
+    """
+    lines, places, columns, of_table = _lines(path, columns)
+    rows = [(n, _cells_of(line)) for n, line in enumerate(lines, start=1)]
+    columns, names, divides = _read_header(path, lines, rows, columns, header)
+    is_comment = _comments(lines, [row for row in rows if row[1]], labels)
+    kept = [row for row in rows if of_table is not None or not (row[1] and is_comment(*row))]
+    left_out = len(rows) - len(kept)
+    kept = _divided(path, kept, [n for n in divides if n not in columns])
+    groups = itertools.groupby(kept, key=lambda row: bool(row[1]))
+    groups = [list(group) for is_words, group in groups if is_words]
+    left_out += sum(map(len, groups))
+    groups, has_index = _of_index(groups)
+    left_out -= sum(map(len, groups))
+    if columns.word is None:
+        columns = columns._replace(word=int(has_index))
+    sentences = (
+        [_word(n, cells, columns, places[n - 1]) for n, cells in group] for group in groups
+    )
+    names = names or of_table or []
+    found = Sentences(filter(None, sentences), path, lines, left_out, columns, names)
+    if not found:
+        raise UserError(f"{path} holds no word; a line is a word and its label")
+    return found
+
+
+def _lines(path, columns):
+    """Reads a file.
+
+    Returns:
+        (lines with a word each, list of str; their places, list of str; Columns; names of the lists
+        in its cells, list of str, of CSV or JSON, which have no comments; None of other files).
+    """
+    content = unpacking.read(path)
+    is_json = path.endswith((".json", ".jsonl", ".txt")) and tables.is_json(content, path)
+    if not (is_json or path.endswith(".csv")):
+        lines = content.splitlines()  # of bytes, it knows only the line ends of ASCII
+        places = [f"{path}, line {n}" for n in range(1, len(lines) + 1)]
+        return _unquoted([*map(decode, lines, places)]), places, columns, None
+    table = tables.open_table(path, (0,), has_header=False).take((0,), keep_blank=True)
+    if not is_json:
+        table, columns = _with_lists(table, columns)
+    if table.header:
+        found, columns = [*_of_objects(table, columns)], Columns(0)
+    else:
+        found = [(row.place, row.cells if any(row.cells) else ()) for row in table.rows]
+    lines = [tables.tab_separated([cells]).removesuffix("\n") for _, cells in found]
+    return lines, [place for place, _ in found], columns, table.header or []
+
+
+def _unquoted(lines):
+    """Lines without the quotes around their cells, if these are written as pandas writes them.
+
+    pandas puts cells with a quote, or all cells, in quotes, and doubles the quotes inside. In other
+    files, quotes belong to the words.
+    """
+    cells = [cell for line in lines for cell in line.split("\t") if cell]
+    quoted = {cell for cell in cells if '"' in cell}
+    are_needed = any('""' in cell[1:-1] for cell in quoted) or quoted >= {*cells}
+    if not (quoted and are_needed and all(map(_QUOTED.fullmatch, quoted))):
+        return lines
+    plain = {cell: cell[1:-1].replace('""', '"') for cell in quoted}
+    return ["\t".join(plain.get(cell, cell) for cell in line.split("\t")) for line in lines]
+
+
+def _with_lists(table, columns):
+    """Gives a table of CSV its header if each cell of words and labels holds a list, as of JSON.
+
+    Returns:
+        (tables.Table; Columns, by name if it has a header now).
+    """
+    names, rows = table.first, [row for row in table.rows[1:] if any(row.cells)]
+    given = Columns(*(names[c] if isinstance(c, int) and c < len(names) else c for c in columns))
+    word, label = _keys(names, given)
+    places = [names.index(name) for name in (word, label) if name]
+    cells = [cell for n in places for row in rows for cell in row.cells[n : n + 1] or [""]]
+    if word and cells and all(map(_LIST.fullmatch, cells)):
+        return table._replace(header=names, rows=rows), given
+    return table, columns
+
+
+def _keys(header, columns):
+    """The names of words and labels in a header, None where there is none: list."""
+    return [
+        next((n for n in ([given] if given else usual) if n in header), None)
+        for given, usual in zip(columns, (WORD_NAMES, LABEL_NAMES), strict=True)
+    ]
+
+
+def _of_objects(table, columns):
+    """Yields (place, [word, label]) of each word in the lists, and (place, ()) after a sentence."""
+    names = _keys(table.header, columns)
+    missing = [n for n, found in zip(columns, names, strict=True) if n is not None and not found]
+    if missing or not names[0]:
+        raise UserError(
+            f"{table.path}: no key {missing[0] if missing else WORD_NAMES[0]!r} has a list; there "
+            f"are {', '.join(table.header)}: give --text_column and --label_column, of lists"
+        )
+    for row in table.rows:
+        cells = [row.cells[table.header.index(name)] for name in names if name]
+        is_json, shown = not table.form.separator, ", ".join(cells)
+        if cells[1:] in ([""], ["[]"]):  # no labels
+            cells.pop()
+        with about(row.place):
+            if not all(map(_LIST.fullmatch, cells)):
+                raise UserError(f"lists of words and labels are expected. Received: {shown}")
+            # In CSV, lists may be those of Python or NumPy.
+            lists = [parse_json(c, "a list") if is_json else label_lists.items_of(c) for c in cells]
+            if all(item in ("", None) for item in lists[-1]):
+                del lists[1:]
+            for item in itertools.chain(*lists):
+                if item in ("", None) or isinstance(item, dict | list):
+                    raise UserError(
+                        f"{reprlib.repr(item)} is no word or label: write a list of words, and a "
+                        f"list of as many labels. Received: {shown}"
+                    )
+            if len(lists[0]) != len(lists[-1]):
+                raise UserError(f"{len(lists[0])} words, but {len(lists[-1])} labels")
+        if len(lists) == 1:  # a tab at the end of a line keeps a word with spaces whole
+            lists.append([""] * len(lists[0]))
+        for cells in zip(*lists, strict=True):
+            yield row.place, [str(cell) for cell in cells]
+        yield row.place, ()
+
+
+def _read_header(path, lines, rows, columns, known):
+    """Reads the line before the words that names the columns, and makes it blank.
+
+    Args:
+        path: str.
+        lines: list of str, without the header afterwards.
+        rows: list of (number of the line, its columns or False), likewise.
+        columns: Columns.
+        known: sequence of str, the header of the training file.
+
+    Returns:
+        (Columns by number; list of str, the names, empty without a header; list of int, columns
+        that divide sentences).
+    """
+    widths = {len(cells) for _, cells in rows if cells and not cells[0].startswith("#")}
+    is_csv, given, cells = path.endswith(".csv"), tables.names_in(columns), []
+    for place, (number, cells) in enumerate(rows):
+        line = lines[number - 1]
+        comment = _COMMENT.match(line) if widths else None
+        names = [name.strip() for name in columns_of(line[comment.end() if comment else 0 :])]
+        named = columns if given else _named_in(names, known)
+        is_header = given or is_csv or len(widths) == 1 or "\t" in line
+        if comment:
+            is_header = len(names) in widths and "=" not in names and {*given} <= {*names}
+        if cells and is_header and tables.names_in(named):
+            lines[number - 1] = ""
+            del rows[place]
+            found = named if columns == RECOGNISED else columns
+            found = (c if c is None else tables.number_of(c, names, path) for c in found)
+            divides = [n for n, name in enumerate(names) if _DIVIDES.fullmatch(name)]
+            return Columns(*found), names, divides
+        if cells and not comment:
+            break
+    return columns, [], [n for n, cell in enumerate(cells) if is_csv and _NUMBERED.fullmatch(cell)]
+
+
+def _divided(path, rows, columns):
+    """Rows with a blank one wherever columns that number or name sentences change.
+
+    Raises:
+        UserError: most sentences have one word, and some come again: rows were shuffled.
+    """
+    last, starts = (), []
+    for number, cells in rows:
+        now = [cells[n] if cells and n < len(cells) else "" for n in columns]
+        now = tuple(new or old for new, old in itertools.zip_longest(now, last, fillvalue=""))
+        if any(last) and now != last:
+            starts.append(now)
+            yield number, False
+        last = now
+        yield number, cells
+    if len({*starts}) < len(starts) > len(rows) / 2:
+        raise UserError(
+            f"{path}: the words of a sentence do not stand together, such as those of "
+            f"{', '.join(starts[-1])!r}: sort the rows by sentences, with the words in their order"
+        )
+
+
+def _cells_of(line):
+    """The columns of a line, none of a blank line or the start of a document: list of str."""
+    cells = columns_of(line)
+    return cells if "".join(cells).strip(" ") and not cells[0].startswith(DOCUMENT_START) else []
+
+
+def _named_in(names, known):
+    """The Columns with usual names in the first line; RECOGNISED if it is no header.
+
+    Args:
+        names: list of str, the cells of the first line.
+        known: sequence of str, the header of the training file.
+    """
+    words = [name for name in names if name.lower() in WORD_NAMES]
+    labels = [name for name in names if name.lower() in LABEL_NAMES]
+    others = [name for name in names if _DIVIDES.fullmatch(name)]
+    if words and (labels or others or {*names} <= {*known}):
+        return Columns(words[0], labels[-1] if labels else None)
+    return RECOGNISED
+
+
+def _comments(lines, filled, labels):
+    """Function that tells whether a row is a comment: it begins with # and is not like words.
+
+    Args:
+        lines: list of str.
+        filled: list of (number of the line, its columns), of all rows with columns.
+        labels: sequence of str, some labels that words may have.
+    """
+    words = [cells for _, cells in filled if not cells[0].startswith("#")]
+    widths = {len(cells) for cells in words}
+    labels = {cells[-1] for cells in words} | {*labels}
+    others = {(cells[0], cells[-1]) for _, cells in filled if cells[0].startswith("#")}
+    recurring = collections.Counter(label for _, label in others)
+
+    def is_comment(number, cells):
+        if not words or not cells[0].startswith("#"):
+            return False
+        if len(cells) not in widths:
+            return True
+        if len(cells) == 1 or cells[-1] in labels:
+            return False
+        if outside := {"O", "o"} & labels:
+            return not tag_schemes.are_of_spans(outside | {cells[-1]})
+        # A tag that only words with # have is one if it recurs or stands within a sentence.
+        is_inside = number > 1 and bool(lines[number - 2].strip())
+        return not ("\t" in lines[number - 1] and (recurring[cells[-1]] > 1 or is_inside))
+
+    return is_comment
+
+
+def _of_index(groups):
+    """Divides groups of rows where a first column that counts their words starts again.
+
+    Rows of CoNLL-U without a number of their own are left out then: "3-4" for two words in one, or
+    "3.1".
+
+    Returns:
+        (groups; bool, whether there is such a column: it counts the words of each sentence or of
+        the file).
+    """
+    last, rises, divided = 0, 0, []
+    for group in groups:
+        divided.append([])
+        for place, (line, cells) in enumerate(group):
+            if (index := _INDEX.fullmatch(cells[0])) and index[1]:
+                continue
+            if len(cells) < 2 or not index:
+                return groups, False
+            number = int(cells[0])
+            if number == 1 and place and last:
+                divided.append([])
+            elif number != last + 1 and (place or number > 1):
+                return groups, False
+            rises += number == last + 1 and place > 0
+            last = number
+            divided[-1].append((line, cells))
+    return (divided, True) if rises else (groups, False)
+
+
+def _check_words(sentences, columns, labels):
+    """Raises UserError if lines have several words, or a column that was recognised has no words.
+
+    All its cells have a mark or are labels; or they are only numbers, also such as 1-2; or they are
+    the same in all lines of a sentence, such as the name of a file.
+
+    Args:
+        sentences: Sentences.
+        columns: Columns, those given.
+        labels: sequence of str, those of the model, as far as they are known.
+    """
+    path, words, rows = sentences.path, sentences.words, sentences.rows
+    cells = [cell for row in rows if len(row) > 1 for cell in row]
+    if columns.label is None and cells and any(all(map(p.fullmatch, cells)) for p in _LABELLED):
+        raise UserError(
+            f"{path}: a line has several words with their labels, such as {cells[0]!r}: write one "
+            "word and its label on each line, with a tab between them"
+        )
+    # Several labels, next to a cell with as many parts.
+    several = [(w, row) for w, row in zip(words, rows, strict=True) if _size(w.label) > 1]
+    if several and all([*map(_size, row)].count(_size(w.label)) > 1 for w, row in several):
+        word, _ = several[0]
+        raise UserError(
+            f"{word.place}: there are {_size(word.label)} labels, {reprlib.repr(word.label)}: "
+            "write a word and its label on each line, or lists in --text_column and --label_column"
+        )
+    if columns.word is not None:
+        return
+    column, texts = sentences.columns.word, [word.text for word in words]
+    if len(texts) > _FEW and any(all(map(mark.fullmatch, texts)) for mark in _MARKED):
+        raise UserError(
+            f"{path}: all words have a mark, such as {texts[0]}: remove it, or give "
+            f"--text_column={column} if it belongs to them"
+        )
+    are_numbers = len(texts) > 2 and all(map(_INDEX.fullmatch, texts))
+    is_constant = max(len({word.text for word in words}) for words in sentences) == 1
+    is_constant &= max(map(len, sentences)) > 2
+    has_others = min(map(len, rows)) > 2
+    if (has_others and (are_numbers or is_constant)) or tables.are_labels(texts, labels):
+        raise UserError(
+            f"{path}: column {column} seems to hold no words, but {texts[0]!r} and the like: give "
+            "--text_column"
+        )
+
+
+def _check_label_column(sentences):
+    """Raises UserError if the last column of a training file seems to have no labels."""
+    path, labels = sentences.path, {*sentences.labels}
+    by_column = [{*cells} for cells in zip(*sentences.rows, strict=False)]
+    marked = [number for number, cells in enumerate(by_column) if tag_schemes.are_of_spans(cells)]
+    has_keys = labels == {"_"} or any("=" in label for label in labels)
+    if marked and not tag_schemes.are_of_spans(labels):
+        raise UserError(
+            f"{path}: column {marked[0]} has labels such as B-x and O: give --text_column and "
+            f"--label_column={marked[0]}, or the number of the last column as --label_column"
+        )
+    if has_keys and sentences.columns.word == 1 and len(by_column) == 10:
+        raise UserError(f"{path}: the last column is MISC of CoNLL-U: give --label_column=3")
+
+
+def _size(cell):
+    """The number of words or labels in a cell, which is one in most."""
+    return len(_PART.findall(cell))
+
+
+def _word(line, cells, columns, place):
+    word, label = columns.word, -1 if columns.label is None else columns.label
+    if word >= len(cells) or not cells[word]:
+        raise UserError(f"{place}: column {word} has no word; --text_column gives another")
+    is_alone = len(cells) == word + 1 if label == -1 else label >= len(cells)
+    return Word(cells[word], "" if is_alone else cells[label].strip(), line, place)
+
+
+def columns_of(line):
+    """Columns of a line, with tabs between them or else spaces: list of str.
+
+    Any other white space, such as a no-break space, belongs to a word.
+    """
+    return line.split("\t") if "\t" in line else list(filter(None, line.split(" ")))
+
+
+def find_labels(data_dir, given=None, columns=RECOGNISED):
+    """The labels in the order of their ids.
+
+    Args:
+        data_dir: str.
+        given: sequence of str; None for those of the training file, O first, then by
+            `tables.order`.
+        columns: Columns.
+
+    Returns:
+        tuple of str.
+
+    Raises:
+        UserError: the given labels are invalid, or the training file is needed and unusable.
+    """
+    if given:
+        if len(set(given)) < max(len(given), 2):
+            raise UserError(f"--labels={','.join(given)} must be at least two different labels")
+        with about(f"--labels={','.join(given)}"):
+            tag_schemes.find(given)
+        return tuple(given)
+    path = input_file(data_dir, "train", split_files.LABELS_NEEDED)
+    sentences = read(path, columns=columns)
+    found = collections.Counter(word.label for word in sentences.words)
+    first = sentences.words[0]
+    if columns.label is None and not sentences.header and _are_like_words(sentences.words):
+        raise UserError(
+            f"{path}: the last column has {len(found)} different labels for {found.total()} words, "
+            f"such as {reprlib.repr(first.label)}: give the number of the right one as "
+            "--label_column, from 0; or this one if it has the labels"
+        )
+    if len(sentences) == 1 and found.total() > _MANY:
+        print(
+            f"Warning: {path}: all {found.total()} words are one sentence: divide sentences by "
+            "blank lines, by a column sentence_id, or by an object of JSON for each"
+        )
+    if not sentences.header and found[first.label] == 1 and found.total() > _FEW:
+        print(
+            f"Warning: {first.place}: the label {first.label!r} occurs only here. If this line has "
+            "the names of the columns, give --text_column and --label_column by name"
+        )
+    # Marks, such as a hyphen, may be their own tags.
+    counts = collections.Counter(w.label for w in sentences.words if w.label != w.text)
+    for doubt in label_lists.doubts(counts, is_of_words=True):
+        print(f"Warning: {path}: {doubt}")
+    if all(math.isfinite(tables.number(label)) for label in found):
+        print(
+            f"Warning: {path}: the labels are numbers, such as {first.label}. If they stand for "
+            "names such as B-PER, write these into the files: then entities are scored"
+        )
+    if len(found) < 2:
+        raise UserError(f"{path}: at least two different labels are needed, not {', '.join(found)}")
+    return tuple(sorted(found, key=lambda label: (label != "O", tables.order(label))))
+
+
+def _are_like_words(words):
+    """Whether labels (of list of Word) are as different as words, or often the word itself."""
+    letters = [word for word in words if word.text.isalpha()]
+    same = sum(word.text.casefold() == word.label.casefold() for word in letters)
+    most = max(len(words), _MANY) / 2  # few words may have many morphological tags
+    return len({word.label for word in words}) > most or same > max(len(letters), _FEW) / 3
+
+
+def with_labels(sentences, labels):
+    """Content of a file with the words of another file and new labels.
+
+    Args:
+        sentences: Sentences.
+        labels: iterable of str, one for each word.
+
+    Returns:
+        str: word and label with a tab between them, and a blank line between sentences; other lines
+        are as they were, or blank.
+    """
+    lines = [line.strip() for line in sentences.lines]
+    for word, label in zip(sentences.words, labels, strict=True):
+        lines[word.line - 1] = f"{word.text}\t{label}"
+    for before, after in itertools.pairwise(sentences):
+        if after[0].line == before[-1].line + 1:  # no blank line divides them
+            lines[before[-1].line - 1] += "\n"
+    return "\n".join(lines) + "\n"
