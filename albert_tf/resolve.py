@@ -21,6 +21,8 @@ from albert_tf.errors import UserError
 TYPED, RECORD, SOURCE, DEFAULT = "typed", "record", "source", "default"  # origins
 # Argument of albert_tf.load -> flag, where the names differ.
 _FLAGS = {"task": "task_name", "config": "albert_config_file"}
+ALLOW = "allow_changes_on_resume"
+TO_GO_ON = f"to go on with the change, give --{ALLOW}"
 
 
 def as_flag(name, value=None):
@@ -151,7 +153,8 @@ def resolve(
             value.
         shown: callable, `as_flag` or `as_argument`.
         remedy: str, end of the message on contradictions.
-        may_differ: collection of str, names of typed values that may contradict facts.
+        may_differ: collection of str, names of typed values that may contradict facts with
+            --allow_changes_on_resume.
 
     Returns:
         Resolved.
@@ -172,7 +175,7 @@ def resolve(
         if fact is None or rule == "free":
             origin = TYPED if name in typed else DEFAULT
             settings[name] = Setting(typed.get(name, row.default), origin)
-        elif name in typed and rule != "start":
+        elif name in typed and not _is_start(row):
             settings[name] = Setting(typed[name], TYPED)
         else:
             settings[name] = Setting(fact.value, fact.origin)
@@ -184,16 +187,18 @@ def resolve(
                 is_missing = not any(v or negated for _, v, negated in _alternatives(unmet))
                 raise UserError(f"{sentence}: {'give both, or ' * is_missing}leave it out")
             notes.append(sentence)
-    compared = {
-        name: typed[name]
-        for name in typed
-        if rows[name].columns["on_record"] == "equal"
-        and name not in may_differ
+    allowed = may_differ if typed.get(ALLOW) else ()
+    wrong = {
+        name: sentence
+        for name in typed.keys() - {*allowed}
+        if rows[name].columns["on_record"] in ("equal", "start")
+        and not _is_start(rows[name])
         and not _unmet(rows[name].columns["read_by"], settings)
+        for sentence in contradictions({name: typed[name]}, known, key=key, shown=shown)
     }
-    found = contradictions(compared, known, key=key, shown=shown)
-    if found:
-        raise UserError(f"{'; '.join(found)}: {remedy}")
+    if wrong:
+        more = f"; {TO_GO_ON}" if wrong.keys() <= {*may_differ} else ""
+        raise UserError(f"{'; '.join(sorted(wrong.values()))}: {remedy}{more}")
     for name, row in rows.items():
         required = row.columns["required"]
         if isinstance(required, str) and settings[name].value in (None, ""):
@@ -240,6 +245,11 @@ def fitted(resolved, config=None, path=None):
                 f"{as_flag(name, value)} must lie between {shortest} and {longest}, to fit {said}"
             )
     return dataclasses.replace(resolved, settings=types.MappingProxyType(settings)), replaced
+
+
+def _is_start(row):
+    """Whether an option is the checkpoint from which a run started, which is over (bool)."""
+    return row.columns["on_record"] == "start" and bool(row.columns["path"])
 
 
 def contradictions(values, facts, *, key=None, shown=as_flag):

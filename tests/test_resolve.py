@@ -98,9 +98,10 @@ def test_typed_against_recorded(rows, row):
 
     same = resolved(rows, row, {row.name: recorded}, recorded)
     assert same.get(row.name) == recorded
-    assert same.origin(row.name) == (RECORD if rule == "start" else TYPED)
+    is_start = rule == "start" and row.columns["path"]  # the checkpoint from which a run started
+    assert same.origin(row.name) == (RECORD if is_start else TYPED)
 
-    if rule == "equal":
+    if rule in ("equal", "start") and not is_start:
         with pytest.raises(UserError) as caught:
             resolved(rows, row, {row.name: other}, recorded)
         words = resolve.as_flag(row.name, other), FILE, resolve.as_flag(row.name, recorded)
@@ -109,7 +110,7 @@ def test_typed_against_recorded(rows, row):
         assert unbound.get(row.name) == other
     else:
         contradicting = resolved(rows, row, {row.name: other}, recorded)
-        assert contradicting.get(row.name) == (recorded if rule == "start" else other)
+        assert contradicting.get(row.name) == (recorded if is_start else other)
 
 
 @pytest.mark.parametrize(("rows", "row"), CONDITIONAL)
@@ -183,7 +184,14 @@ def test_what_is_compared_may_be_another_value():
     assert settings.spm_model_file == "copy.model"
     with refuses("other.model ... there/spm.model"):
         resolve.resolve(rows, {"spm_model_file": "other.model"}, facts, key=key)
-    resolve.resolve(rows, {"spm_model_file": "other.model"}, facts, key=key, may_differ=facts)
+    typed, how = {"spm_model_file": "other.model"}, {"key": key, "may_differ": facts}
+    with refuses("other.model ... --allow_changes_on_resume"):
+        resolve.resolve(rows, typed, facts, **how)
+    allowed = typed | {"allow_changes_on_resume": True}
+    assert resolve.resolve(rows, allowed, facts, **how).spm_model_file == "other.model"
+    with refuses("other.model") as caught:
+        resolve.resolve(rows, allowed, facts, key=key)
+    assert "--allow_changes_on_resume" not in str(caught.value)
 
 
 def test_all_contradictions_are_in_one_error():

@@ -378,9 +378,13 @@ class NoAnswerThreshold:
 
 @dataclasses.dataclass(frozen=True)
 class EvaluatedOn:
-    """Fingerprint of the files and settings of the evaluations in `best_trial.txt`."""
+    """Fingerprint of the files and settings of the evaluations in `best_trial.txt`.
+
+    `best_metric` is the metric that chose the best checkpoint, if it is not that of the task.
+    """
 
     fingerprint: str
+    best_metric: str | None = None
 
 
 class BestState(NamedTuple):

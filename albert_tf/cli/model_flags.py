@@ -14,8 +14,6 @@ from albert_tf.errors import UserError
 from albert_tf.tasks import base
 from albert_tf.text import text_losses, tokenization
 
-TO_GO_ON = "to go on with the change, give --allow_changes_on_resume"
-
 
 class Model(NamedTuple):
     """What a command means, and the model that it means.
@@ -56,23 +54,16 @@ def of_run(given, **more):
         others = {name: typed[name] for name in typed if name not in VOCABULARY_FLAGS}
         facts = _facts(module, source.START, resolve.resolve(given.rows, others)) | facts
         typed = _without_placeholders(typed, module, facts)
-    may_differ = ()
-    if relation == source.RESUME and given.allow_changes_on_resume:  # but not the task
-        may_differ = {
+    how = {}
+    if relation == source.RESUME:
+        of_task = {
             name
             for name, fact in facts.items()
-            if not (fact and os.path.basename(fact.where) == run_directory.TASK)
+            if fact and os.path.basename(fact.where) == run_directory.TASK
         }
-    settings = resolve.resolve(
-        given.rows,
-        typed,
-        facts | more,
-        key=source.key,
-        may_differ=may_differ,
-        remedy=f"give the values from before or another --output_dir; {TO_GO_ON}"
-        if relation == source.RESUME
-        else "leave it out",
-    )
+        remedy = "give the values from before or another --output_dir"
+        how = {"may_differ": facts.keys() - of_task, "remedy": remedy}
+    settings = resolve.resolve(given.rows, typed, facts | more, key=source.key, **how)
     for note in settings.notes[len(given.notes) :]:
         print(f"{note}.")
     config, path = source.config_of(settings, found or module)

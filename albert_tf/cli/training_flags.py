@@ -8,7 +8,7 @@ import sys
 
 from albert_tf import files, models, options, resolve
 from albert_tf.checkpoints import run_directory, source
-from albert_tf.cli import launch, model_flags
+from albert_tf.cli import launch
 from albert_tf.errors import UserError
 from albert_tf.records import graph_masking, record_files
 from albert_tf.text import tokenization
@@ -43,7 +43,7 @@ def options_of(kind, model, tokenizer, *, train_steps, warmup_steps, **others):
         values["record"] = record = _record(settings, model.config, tokenizer)
         if model.resumes:
             step = run_directory.step_of(model.source.checkpoint)
-            run_record.check_done(model.source, step, train_steps, record)
+            run_record.check_done(model.source, step, train_steps, settings, record)
         if settings.learning_rate > HIGH_RATE:
             print(f"Warning: --learning_rate={settings.learning_rate} is far above the usual 1e-2.")
         if warmup_steps >= train_steps:
@@ -220,7 +220,7 @@ def check_records(model, tokenizer):
     if wrong and not settings.allow_changes_on_resume:
         raise UserError(
             f"--input_file: {'; '.join(wrong)}: make the records with the vocabulary and casing of "
-            f"the model; {model_flags.TO_GO_ON}"
+            f"the model; {resolve.TO_GO_ON}"
         )
 
 

@@ -118,7 +118,8 @@ class Evaluator:
 
     def _is_comparable(self):
         """Whether the results of the run have the same files and settings, as far as we know."""
-        return self._folder.evaluated_on in (None, self._evaluated_on)
+        found = self._folder.evaluated_on
+        return found is None or found.fingerprint == self._evaluated_on.fingerprint
 
     def each(self, prefixes):
         """Evaluates checkpoints as they come, and skips those that cannot be read.
@@ -253,7 +254,8 @@ def report_predictions(directory, metrics, step, key_metric):
     """
     state = RunDirectory(directory).results
     lines = sorted_lines(metrics | {"global_step": step})
-    best = f"best = {sign_of(key_metric) * state.best if state else -1}"
+    sign = sign_of(_chosen_by(directory, key_metric))
+    best = f"best = {sign * state.best if state else -1}"
     text = "\n".join(["***** Predict results *****", *lines, best])
     files.write_text(os.path.join(directory, PREDICT_RESULTS), text + "\n")
     print(text)
@@ -263,7 +265,8 @@ def evaluated_on(paths, **settings):
     """The EvaluatedOn of files, by name and size, and of settings, which are JSON values."""
     sizes = sorted([os.path.basename(path), tf.io.gfile.stat(path).length] for path in paths)
     content = json.dumps([sizes, settings], sort_keys=True)
-    return EvaluatedOn(hashlib.sha256(content.encode()).hexdigest())
+    fingerprint = hashlib.sha256(content.encode()).hexdigest()
+    return EvaluatedOn(fingerprint, settings.get("best_metric"))
 
 
 def sorted_lines(metrics):
@@ -353,8 +356,15 @@ def describe(prefix, key_metric):
     state = RunDirectory(directory).results if name == run_directory.BEST else None
     metric = ""
     if state and state.best_step == step:
+        key_metric = _chosen_by(directory, key_metric)
         metric = f", {key_metric} {sign_of(key_metric) * state.best:.4f}"
     return f"{prefix} (step {step}{metric})"
+
+
+def _chosen_by(directory, key_metric):
+    """The metric that chose the best checkpoint of a directory; by default that of the task."""
+    found = RunDirectory(directory).evaluated_on
+    return (found and found.best_metric) or key_metric
 
 
 def check_key_metric(directory, key_metric):

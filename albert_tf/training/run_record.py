@@ -6,12 +6,13 @@ import dataclasses
 import datetime
 import io
 import json
+import os
 import platform
 
 import tensorflow as tf
 
-from albert_tf import __version__, files, options, state_files
-from albert_tf.checkpoints import run_directory
+from albert_tf import __version__, files, options, resolve, state_files
+from albert_tf.checkpoints import run_directory, source
 from albert_tf.checkpoints.run_directory import RunDirectory
 from albert_tf.config import CONFIG_FILE
 from albert_tf.errors import UserError
@@ -115,33 +116,47 @@ def say_changes(before, described):
         print("\n  ".join(["Changed since the last start of this run:", *lines]))
 
 
-def check_done(source, step, last_step, now):
+def check_done(found, step, last_step, settings, now):
     """Raises UserError if a run whose training is done is started with other settings.
 
     Args:
-        source: checkpoints.source.Source of the run.
+        found: checkpoints.source.Source of the run.
         step: int, updates made; None if unknown.
         last_step: int, updates to train for.
+        settings: resolve.Resolved, of the command.
         now: RunSettings, of the command.
     """
-    before = source.settings
+    before = found.settings
     if before is None or step is None or step < last_step:
         return
-    changed = [
-        f"{as_flag(name)}={_shown(now.flags.get(name))}, before {_shown(before.flags.get(name))}"
-        for name in sorted(options.OF_TRAINING & before.flags.keys())
-        if _as_json(now.flags.get(name)) != before.flags[name]
-    ]
-    changed += [
-        f"{as_flag(name, value)}, before {json.dumps(before.text[name])}"
-        for name, value in now.text.items()
-        if before.text.get(name, value) != value
-    ]
-    if changed:
+    pairs = {name: (before.text.get(name, value), value) for name, value in now.text.items()}
+    pairs = {name: values for name, values in pairs.items() if values[0] != values[1]}
+    for name in sorted(options.OF_TRAINING & settings.rows.keys()):
+        row, value, fact = settings.rows[name], settings.get(name), settings.facts.get(name)
+        earlier = fact.value if fact else before.flags.get(name, row.default)
+        if row.columns["path"] and row.columns["on_record"] == "free" and earlier and value:
+            differs = _names(earlier) != _names(value)  # it may have been moved
+        elif fact:
+            values = {name: value} if value is not None else {}
+            differs = resolve.contradictions(values, {name: fact}, key=source.key)
+        else:
+            differs = json.dumps(earlier) != json.dumps(value)
+        if differs and settings.is_read(name):
+            pairs[name] = earlier, value
+    if pairs:
+        changed = (
+            f"{as_flag(name)}={_shown(value)}, before {_shown(earlier)}"
+            for name, (earlier, value) in pairs.items()
+        )
         raise UserError(
             f"nothing is left to train: step {step} of {last_step} is done, with other values in "
-            f"{source.settings_file}: {'; '.join(changed)}. Give more updates or a new --output_dir"
+            f"{found.settings_file}: {'; '.join(changed)}. Give more updates, another "
+            "--output_dir, or --do_train=false"
         )
+
+
+def _names(paths):
+    return [os.path.basename(path.rstrip("/")) for path in paths.split(",")]
 
 
 def _as_json(value):

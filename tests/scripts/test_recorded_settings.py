@@ -405,6 +405,9 @@ def test_the_same_command_changes_no_file(again, out, capsys):
         ({"max_seq_length": 32}, "--max_seq_length=32, before 24"),
         ({"train_step": 1}, "--train_step=1, before 2"),
         ({"warmup_step": 1}, "--warmup_step=1, before 0"),
+        ({"seed": 2}, "--seed=2, before 1"),
+        ({"best_metric": "loss"}, "--best_metric=loss, before none"),
+        ({"data_dir": GLUE.parent}, f"--data_dir={GLUE.parent}, before {GLUE}"),
     ],
 )
 def test_other_settings_are_an_error_and_change_no_file(again, out, flags, shown):

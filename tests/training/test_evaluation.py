@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from albert_tf import options
 from albert_tf.checkpoints import loading, run_directory, writers
-from albert_tf.checkpoints.run_directory import EvaluatedOn, RunDirectory
+from albert_tf.checkpoints.run_directory import BestState, EvaluatedOn, RunDirectory
 from albert_tf.errors import UserError
 from albert_tf.model import objectives
 from albert_tf.publish import cards
@@ -396,6 +396,11 @@ def test_a_checkpoint_is_described_with_its_step_and_the_best_with_its_metric(tm
     record(tmp_path, 1, 0.5)
     best = str(tmp_path / "model.ckpt-best")
     assert evaluation.describe(best, "f1") == f"{best} (step 1, f1 0.5000)"
+    folder, state = RunDirectory(str(tmp_path)), BestState(1, 1, -0.5)
+    folder.write_results(state, evaluation.evaluated_on([], best_metric="eval_loss"))
+    assert evaluation.describe(best, "f1") == f"{best} (step 1, eval_loss 0.5000)"
+    evaluation.report_predictions(str(tmp_path), {"f1": 1.0}, 1, "f1")
+    assert (tmp_path / "predict_results.txt").read_text().endswith("best = 0.5\n")
     other = str(tmp_path / "model.ckpt-1")
     assert evaluation.describe(other, "f1") == f"{other} (step 1)"
     (tmp_path / run_directory.BEST_STATE).write_text("7:7:0.5")  # of another checkpoint

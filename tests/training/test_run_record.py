@@ -8,17 +8,18 @@ import pytest
 import tensorflow as tf
 from absl import flags
 
-from albert_tf import options
+from albert_tf import options, resolve
 from albert_tf.checkpoints import run_directory, source
 from albert_tf.checkpoints.run_directory import RunSettings
 from albert_tf.config import AlbertConfig
 from albert_tf.training import devices, run_record, runs
 from tests import tiny
 from tests.errors import assert_says, names, refuses
+from tests.test_resolve import rows_of
 
 CONFIG = AlbertConfig.from_dict(tiny.CONFIG)
 FLAGS = {"optimizer": "lamb", "train_batch_size": 4, "output_dir": "out", "seed": 1}
-FLAGS |= {"length_buckets": ["8", "16"], "init_checkpoint": "first"}
+FLAGS |= {"length_buckets": ["8", "16"], "init_checkpoint": "first", "data_dir": "here/data"}
 
 
 @pytest.fixture
@@ -138,14 +139,25 @@ def test_earlier_starts_are_kept(written, run):
 
 
 def test_a_done_run_has_the_settings_that_it_was_trained_with(written, run):
-    found = source.Source(str(written))
-    moved = described(written, run, [], init_checkpoint="second", output_dir="moved")
-    run_record.check_done(found, 2, 2, moved)
-    changed = described(written, run, [], length_buckets=None)
-    run_record.check_done(found, 2, 3, changed)
-    run_record.check_done(source.Source("of the original"), 2, 2, changed)
-    with refuses("step 2 of 2 ... run.json ... --length_buckets=none, before ["):
-        run_record.check_done(found, 2, 2, changed)
+    def check(last_step=2, directory=written, **changes):
+        found, values = source.Source(str(directory)), FLAGS | {"do_train": True} | changes
+        typed = {name: value for name, value in values.items() if value is not None}
+        settings = resolve.resolve(rows_of("run_classifier"), typed)
+        now = described(directory, run, [], **changes)
+        run_record.check_done(found, 2, last_step, settings, now)
+
+    check(init_checkpoint="second", output_dir="moved", data_dir="other/data", do_eval=True)
+    changed = {"length_buckets": None}
+    check(3, **changed)
+    check(directory="of the original", **changed)
+    for changed, shown in (
+        (changed, "--length_buckets=none, before ["),
+        ({"class_weights": ["1", "2"]}, '--class_weights=["1", "2"], before none'),
+        ({"data_dir": "data-2"}, "--data_dir=data-2, before here/data"),
+        ({"best_metric": "macro_f1"}, "--best_metric=macro_f1, before none"),
+    ):
+        with refuses(f"step 2 of 2 ... run.json ... {shown} ... --do_train=false"):
+            check(**changed)
 
 
 @pytest.mark.parametrize("is_chief", [True, False])
