@@ -343,12 +343,13 @@ def make_directory(path):
         raise UserError(f"cannot make the directory {path}: {error}") from error
 
 
-def check_writable(directory, flag):
+def check_writable(directory, flag, file=None):
     """Checks that files can be written to a directory, and makes the directory if necessary.
 
     Args:
         directory: str.
         flag: str, name of the flag that gave it, for the message.
+        file: str, the value of the flag if it is a file in the directory.
 
     Raises:
         UserError: files cannot be written there, or TensorFlow could not read them again.
@@ -365,19 +366,28 @@ def check_writable(directory, flag):
             file.write("")
         tf.io.gfile.remove(probe)
     except (tf.errors.OpError, OSError, UserError) as error:
-        raise UserError(f"--{flag}={directory} is not writable: {error}") from error
+        shown = f"{file}: {directory}" if file else directory
+        raise UserError(f"--{flag}={shown} is not writable: {error}") from error
 
 
-def check_file_writable(path, flag):
+def check_file_writable(path, flag, others=()):
     """Checks that a file can be written, and makes its directory if necessary.
 
     Args:
         path: str, the file to be written later. An existing file is not changed.
         flag: str, name of the flag that gave it, for the message.
+        others: iterable of str, files that the command reads, or writes too.
 
     Raises:
-        UserError: the file cannot be written.
+        UserError: the file cannot be written, or is one of the others.
     """
     if tf.io.gfile.isdir(path):
         raise UserError(f"--{flag}: {path} is a directory; give a file name")
-    check_writable(os.path.dirname(path) or ".", flag)
+    if real_path(path) in map(real_path, others):
+        raise UserError(f"--{flag}: {path} is an input file or named twice: give another name")
+    check_writable(os.path.dirname(path) or ".", flag, path)
+
+
+def real_path(path):
+    """An absolute path without symbolic links; a remote path as it is."""
+    return path if "://" in path else os.path.realpath(path)

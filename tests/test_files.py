@@ -230,8 +230,12 @@ def test_a_file_that_can_be_written_is_left_alone(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
     with refuses("--output_file"):
         files.check_file_writable(str(tmp_path), "output_file")
-    with refuses("--output_file ... a.tfrecord"):
-        files.check_file_writable(str(path / "below_a_file"), "output_file")
+    below = path / "below_a_file"
+    with refuses(f"--output_file={below}: {path} is"):
+        files.check_file_writable(str(below), "output_file")
+    (tmp_path / "link").symlink_to(path)
+    with refuses(f"--output_file: {tmp_path / 'link'}"):
+        files.check_file_writable(str(tmp_path / "link"), "output_file", ["gs://x", str(path)])
 
 
 def test_expand_patterns(tmp_path):

@@ -24,9 +24,9 @@ def main(given):
     from albert_tf.api import minimal_pairs
 
     found = files.expand_patterns(given.input_file, "input_file")
-    paradigms = minimal_pairs.read(found, given.pairs_per_paradigm)
     if given.output_file:
-        files.check_file_writable(given.output_file, "output_file")
+        files.check_file_writable(given.output_file, "output_file", found)
+    paradigms = minimal_pairs.read(found, given.pairs_per_paradigm)
     loaded, _ = predict.load(given)
     metrics = minimal_pairs.evaluate(loaded, paradigms, given.method, given.output_file)
     print(minimal_pairs.table(metrics))

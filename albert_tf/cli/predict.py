@@ -35,12 +35,12 @@ COLUMNS = ("text", "text_pair", "id")  # those of a file that flags name
 
 
 @contextlib.contextmanager
-def output(path):
+def output(path, *inputs):
     """Opens the output: standard output, or a file that appears when it is complete."""
     from albert_tf import files
 
     if path:
-        files.check_file_writable(path, "output_file")  # before a model is loaded
+        files.check_file_writable(path, "output_file", inputs)  # before a model is loaded
         with files.writing(path, "w") as file:
             yield file
         return
@@ -56,7 +56,7 @@ def main(given):
     from albert_tf.cli import predict_exports
     from albert_tf.tasks import data_report
 
-    with output(given.output_file) as file:
+    with output(given.output_file, *filter(None, [given.input_file])) as file:
         if given.model:
             loaded, record = load(given, given.predict_batch_size)
             loaded.shows_progress = False  # this command shows progress itself

@@ -73,7 +73,7 @@ def main(given):
     input_files = files.expand_patterns(given.input_file, "input_file")
     outputs = [f"{given.model_prefix}{ending}" for ending in (".vocab", ".model")]
     for path in outputs:
-        files.check_file_writable(path, "model_prefix")
+        files.check_file_writable(path, "model_prefix", input_files)
     skipped, is_split = Counter(), form.input_format != "sentences"
     table = sentencepiece_training.table_of(settings.normalization_rule_name)
     meter, lost, characters = text_losses.Losses(cleaning, table), Counter(), Counter()

@@ -90,15 +90,21 @@ def check_directory(settings):
     if output_dir.rstrip("/") in models.paths():
         raise UserError(f"--output_dir={output_dir} is a packaged model: give output/{output_dir}")
     folder, found = run_directory.RunDirectory(output_dir), None
-    if (settings.get("num_trials") or 1) > 1:  # each has its own directory
+    count, seed = settings.get("num_trials") or 1, settings.get("seed") or 0
+    if count > 1:  # each has its own directory
         is_other = folder.best and not files.read_text(folder.file(finetuning.TRIALS))
+        ours = {folder.file(f"trial-{n}") for n in range(seed, seed + count)}
+        others = [path for path in files.matches_in(output_dir, "trial-*") if path not in ours]
         if folder.latest or is_other:
             found = "a training without --num_trials"
+        elif others:
+            found = f"trials of other seeds, such as {others[0]}"
     elif settings.do_train and not folder.latest and (folder.best or folder.results):
         found = "results, but no checkpoint to resume from"
     if found:
         raise UserError(f"--output_dir={output_dir} holds {found}: give another directory")
-    files.check_writable(output_dir, "output_dir")
+    if any(settings.get(name) for name in options.WORK.split("|")):  # an export writes elsewhere
+        files.check_writable(output_dir, "output_dir")
 
 
 def length_buckets(settings):

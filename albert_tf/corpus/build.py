@@ -194,7 +194,7 @@ def _make(work, part, flag, outputs, settings, vocabulary, runner):
             f"--{flag}: {len(outputs)} files need a record each, and the text gives "
             f"{sum(counts)}; name fewer files"
         )
-    notes = _state(work, "notes", *key, list(map(_same_path, outputs)))
+    notes = _state(work, "notes", *key, list(map(files.real_path, outputs)))
     writer = stages.RecordWriter(planner, counts, outputs, notes, *vocabulary)
     numbers = range(len(outputs))
     if missing := [number for number in numbers if not writer.made(number)]:
@@ -215,7 +215,7 @@ def _usual_work_directory(outputs, is_shared):
     parent = os.path.dirname(outputs[0])
     if "://" in parent and not is_shared:
         parent = tempfile.gettempdir()
-    return _state(parent, ".albert_tf-work", *map(_same_path, outputs))
+    return _state(parent, ".albert_tf-work", *map(files.real_path, outputs))
 
 
 @contextlib.contextmanager
@@ -256,16 +256,10 @@ def _remove_others(work, corpus_directory):
 
 def _check_outputs(inputs, named):
     """Checks the output files: dict from flag to list of str."""
-    taken = set(map(_same_path, inputs))
+    others = [*inputs]
     for flag, path in [(flag, path) for flag, paths in named.items() for path in paths]:
-        if _same_path(path) in taken:
-            raise UserError(f"--{flag}: {path} is an input file or named twice: give another name")
-        taken.add(_same_path(path))
-        files.check_file_writable(path, flag)
-
-
-def _same_path(path):
-    return path if "://" in path else os.path.realpath(path)
+        files.check_file_writable(path, flag, others)
+        others.append(path)
 
 
 def _log(path, tokenizer, settings):

@@ -166,6 +166,9 @@ class Evaluator:
     def make_up(self, first_step=0):
         """Evaluates checkpoints that an earlier process of the run saved but did not evaluate.
 
+        Those of a stop, between two regular ones, are left out: the results are those of a run that
+        was not stopped.
+
         If the evaluation has changed, the best checkpoint and later ones are evaluated again. If
         there is a best checkpoint without `best_trial.txt`, as in RACE runs of the original, it is
         evaluated first.
@@ -181,9 +184,13 @@ class Evaluator:
             say(f"Evaluating {best} again, since the files or settings of the evaluation changed.")
             last, others = loading.step_in(best), [best]
         self.each(others)
-        first_step = max(first_step, last + 1)
-        numbered = run_directory.numbered_in(self._folder.path)
-        left = [prefix for step, prefix in numbered if step >= first_step]
+        first_step, settings = max(first_step, last + 1), self._run.settings
+        left = []
+        for step, prefix in run_directory.numbered_in(self._folder.path):
+            is_regular = step % settings.save_checkpoints_steps == 0 or step >= settings.train_steps
+            may_be_of_stop = state is not None or step == self._run.step
+            if step >= first_step and (is_regular or not may_be_of_stop):
+                left.append(prefix)
         self.each(left)
         if others or left:  # their weights took the place of the run's
             self._run.restore_newest()
@@ -238,9 +245,11 @@ class Evaluator:
 
 
 def add(directory, text):
-    """Adds text to `eval_results.txt`."""
+    """Adds text to `eval_results.txt`, unless it is its end: the same evaluation was made again."""
     path = os.path.join(directory, run_directory.EVAL_RESULTS)
-    files.write_text(path, files.read_text(path) + text)
+    before = files.read_text(path)
+    if not before.endswith(text):
+        files.write_text(path, before + text)
 
 
 def report_predictions(directory, metrics, step, key_metric):

@@ -364,8 +364,9 @@ class Saver:
                         writers.drop_moments(name)
         except (OSError, tf.errors.OpError) as error:
             raise UserError(
-                f"cannot write the checkpoint {prefix}: {one_line(error)}. Make room and start "
-                f"again. Last good checkpoint: {run_directory.latest_in(self._directory)}"
+                f"cannot write the checkpoints of {self._directory} at step {step}: "
+                f"{one_line(error)}. Make room and start again. "
+                f"Last good checkpoint: {run_directory.latest_in(self._directory)}"
             ) from error
 
 

@@ -700,6 +700,7 @@ def test_a_file_that_is_no_text(classifier, run):
         ({"text": "a", "output_file": ""}, "--output_file"),
         ({"text": "a", "output_file": "."}, "--output_file=."),
         ({"text": "a", "output_file": f"{__file__}/x"}, f"--output_file= ... {__file__}"),
+        ({"input_file": __file__, "output_file": __file__}, f"--output_file: {__file__}"),
         ({"text": "a", "labels": "a,b"}, "--labels=a,b ... --model"),
     ],
 )

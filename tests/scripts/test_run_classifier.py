@@ -429,6 +429,13 @@ def test_a_trial_that_fails_is_written_down_and_the_others_go_on(run_trials, tmp
         assert (tmp_path / "out" / name).read_text() == "eval_accuracy = 0.3\n"
 
 
+def test_trials_of_other_seeds_are_not_forgotten(run_trials, tmp_path):
+    run_trials()
+    with refuses(f"--output_dir={tmp_path}/out ... trial-1"):
+        run_trials(seed=2)
+    assert len(run_trials(num_trials=3)) == 4
+
+
 def test_classes_are_weighted_once_for_all_trials(run_trials, capsys):
     run_trials(num_trials=3, class_weights="balanced", do_predict=False)
     assert capsys.readouterr().out.count("Weights of classes") == 1
@@ -450,7 +457,7 @@ def test_trials_in_a_used_directory_have_their_own_metric_and_say_which_are_old(
     run_trials()
     assert (tmp_path / "out" / "best_trial.txt").read_text() == "1:1:0.2"
     assert "eval_accuracy 0.2000" not in capsys.readouterr().out
-    assert run_trials({3}, seed=2)[0].endswith("0.2\tof an earlier start")
+    assert run_trials({3}, num_trials=3)[1].endswith("0.2\tof an earlier start")
     assert_says(capsys.readouterr().out, "2 ... eval_accuracy ... 0.2000")
 
 

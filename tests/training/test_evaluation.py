@@ -171,6 +171,31 @@ def test_what_an_earlier_process_left_is_made_up_for(directory, capsys):
 OTHER = EvaluatedOn("another file")
 
 
+def test_the_checkpoint_of_a_stop_is_no_regular_one(directory, capsys):
+    save(directory, 3)
+    run = Run(directory)
+    run.step = 3
+    make(run).make_up()
+    assert evaluated_steps(capsys.readouterr().out) == [0, 2, 4]
+    save(directory, 1)  # nobody knows at which steps this run was saved
+    (directory / run_directory.BEST_STATE).unlink()
+    for path in directory.glob("model.ckpt-best*"):
+        path.unlink()
+    run.step = 4
+    make(run).make_up()
+    assert evaluated_steps(capsys.readouterr().out) == [0, 1, 2, 3, 4]
+
+
+def test_the_same_evaluation_again_changes_no_results(directory):
+    prefix = str(directory / "model.ckpt-2")
+    make(Run(directory)).each([prefix])
+    before = (directory / run_directory.EVAL_RESULTS).read_text()
+    make(Run(directory)).each([prefix])
+    assert (directory / run_directory.EVAL_RESULTS).read_text() == before
+    make(Run(directory)).each([prefix.replace("2", "4"), prefix])
+    assert (directory / run_directory.EVAL_RESULTS).read_text().count("step = 2") == 2
+
+
 def test_a_lack_of_memory_is_named_in_what_is_made_up_for_too():
     def make_up(first_step):
         raise tf.errors.ResourceExhaustedError(None, None, f"no room at {first_step}")

@@ -150,14 +150,14 @@ def test_a_done_run_has_the_settings_that_it_was_trained_with(written, run):
     changed = {"length_buckets": None}
     check(3, **changed)
     check(directory="of the original", **changed)
-    for changed, shown in (
+    for others, shown in (
         (changed, "--length_buckets=none, before ["),
         ({"class_weights": ["1", "2"]}, '--class_weights=["1", "2"], before none'),
         ({"data_dir": "data-2"}, "--data_dir=data-2, before here/data"),
         ({"best_metric": "macro_f1"}, "--best_metric=macro_f1, before none"),
     ):
         with refuses(f"step 2 of 2 ... run.json ... {shown} ... --do_train=false"):
-            check(**changed)
+            check(**others)
 
 
 @pytest.mark.parametrize("is_chief", [True, False])
