@@ -349,13 +349,14 @@ class DataSet:
             metrics |= {f"{name}{suffix}": value for name, value in found.items()}
             warnings.append(self.task.sign_of_failure(split, outputs[suffix]))
 
+        report = self.task.report(splits[""], outputs[""])
+
         def keep(directory):
             self.task.keep(metrics)
-            report = self.task.report(splits[""], outputs[""])
             if report:
                 files.write_text(os.path.join(directory, evaluation.REPORT), report)
 
-        return Evaluation(metrics, tuple(warnings), keep)
+        return Evaluation(metrics, tuple(warnings), keep, report=report)
 
     def metric_names(self):
         """Names of the metrics of an evaluation: list of str."""

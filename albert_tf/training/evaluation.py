@@ -77,6 +77,8 @@ class Evaluator:
         metrics = evaluation.metrics | (evaluation.weighted or {})
         shown, best = self._shown or metrics, is_best and self._counts
         run.metrics.evaluation(run.step, metrics, shown, best)
+        if evaluation.report and not self._counts:  # that of the best is printed at the end
+            say(evaluation.report)
         if run.step:  # an untrained model deserves no warning
             now = set(evaluation.warnings) - {None}
             for warning in sorted(now - self._warnings):
@@ -118,8 +120,7 @@ class Evaluator:
 
     def _is_comparable(self):
         """Whether the results of the run have the same files and settings, as far as we know."""
-        found = self._folder.evaluated_on
-        return found is None or found.fingerprint == self._evaluated_on.fingerprint
+        return are_same(self._folder.evaluated_on, self._evaluated_on)
 
     def each(self, prefixes):
         """Evaluates checkpoints as they come, and skips those that cannot be read.
@@ -276,6 +277,11 @@ def evaluated_on(paths, **settings):
     content = json.dumps([sizes, settings], sort_keys=True)
     fingerprint = hashlib.sha256(content.encode()).hexdigest()
     return EvaluatedOn(fingerprint, settings.get("best_metric"))
+
+
+def are_same(found, now):
+    """Whether two EvaluatedOn are of the same files and settings; None may be any (bool)."""
+    return found is None or found.fingerprint == now.fingerprint
 
 
 def sorted_lines(metrics):

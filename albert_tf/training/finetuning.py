@@ -70,12 +70,14 @@ def fine_tune(data, config, options, strategy):
     if options.export_dir:
         _export(data.task, config, options, prefix)
     if options.do_train or options.do_eval:
-        _say_end(data.task, options.output_dir)
+        _say_end(data, options)
 
 
-def _say_end(task, directory):
+def _say_end(data, options):
     """Prints where the model is, and the command that predicts with it."""
-    prefix = RunDirectory(directory).trained
+    task, directory = data.task, options.output_dir
+    folder = RunDirectory(directory)
+    prefix = folder.trained
     if prefix is None:  # a checkpoint of another directory was evaluated
         return
     kind = "best" if os.path.basename(prefix) == run_directory.BEST else "newest"
@@ -84,8 +86,9 @@ def _say_end(task, directory):
         name for name in task.input_names for _ in range(task.choices if name == "options" else 1)
     ]
     given = " ".join(f'--{name}="some {name}"' for name in names)
-    report = files.read_text(RunDirectory(directory).file(evaluation.REPORT))
-    if report and kind == "best":
+    report = files.read_text(folder.file(evaluation.REPORT))
+    is_best = options.do_eval and report and kind == "best"
+    if is_best and evaluation.are_same(folder.evaluated_on, data.evaluated_on()):
         print(report)
     print(f"The {kind} model is {source}")
     print(as_called("Next: python predict.py"), f"--model={shlex.quote(directory)} {given}")

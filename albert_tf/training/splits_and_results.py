@@ -43,12 +43,14 @@ class Evaluation(NamedTuple):
             called if this checkpoint is the best.
         weighted: dict of str to float or None, means over examples. The progress line and the
             curves show them in place of the original's means over batches of unequal size.
+        report: str or None, a table of the metrics of each class.
     """
 
     metrics: dict
     warnings: tuple = ()
     keep: Callable[[str], None] | None = None
     weighted: dict | None = None
+    report: str | None = None
 
 
 class Predicted(NamedTuple):

@@ -2,6 +2,7 @@
 """run_classifier.py with the directory of a training whose training data is gone."""
 
 import functools
+import re
 import shutil
 from pathlib import Path
 
@@ -79,6 +80,16 @@ def test_columns_that_are_not_given_are_those_of_the_training(predict, flags, he
     (row,) = predict("pairs", "review\tsummary\ngood\tA\n")
     name = next(iter(flags.values()))
     assert predict("pairs", f"{header}\n{content[name]}\n", **flags) == [row]
+
+
+def test_the_table_of_classes_is_that_of_the_evaluated_file(train_once, run_main, tmp_path, capsys):
+    out = Path(shutil.copytree(train_once("tsv"), tmp_path / "out"))
+    lines = FILMS.splitlines(keepends=True)
+    for count in (4, 2, 4):  # of two rows, after the best checkpoint was chosen with four
+        (tmp_path / "dev.tsv").write_text("".join(lines[: 1 + count]))
+        run_main(run_classifier, do_eval=True, data_dir=tmp_path, output_dir=out)
+        said = capsys.readouterr().out
+        assert re.findall(r"accuracy +\S+ +(\d+)", said) == [str(count)]
 
 
 def test_a_directory_without_records(predict, train_once, tmp_path):
