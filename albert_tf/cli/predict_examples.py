@@ -62,7 +62,7 @@ class Model(NamedTuple):
     labels: tuple = ()
     of_training: Mapping = types.MappingProxyType({})
     header: tuple = ()
-    may_be_empty: tuple = ("text_pair",)
+    may_be_empty: tuple = ("text_pair", "article")
 
     @property
     def columns(self):
@@ -392,12 +392,28 @@ def _with_options(path, model):
         is_list = any(question_tables.TEXT_LIST.fullmatch(row.get("article", "")) for row in rows)
         if not is_list and not any(row.get("options", "").startswith('[{"') for row in rows):
             return None
-    return [
-        (place, {"id": passage["id"], "article": passage["article"], "question": question,
-                 "options": options_})
-        for place, passage in question_tables.passages(path, with_answers=False)
-        for question, options_ in zip(passage["questions"], passage["options"], strict=True)
-    ]  # fmt: skip
+    rows = zip(
+        question_tables.passages(path, with_answers=False),
+        question_tables.cells_of(table),
+        strict=True,
+    )
+    found = []
+    for (place, passage), cells in rows:
+        others = {name: cell for name, cell in cells.items() if _is_copied(name, used, model)}
+        if roles["id"]:
+            others["id"] = passage["id"]
+        for question, texts in zip(passage["questions"], passage["options"], strict=True):
+            inputs = {"article": passage["article"], "question": question, "options": texts}
+            found.append((place, others | inputs))
+    return found
+
+
+def _is_copied(name, used, model):
+    """Whether a column goes to the output: it is not used, and is no key of an example there."""
+    with contextlib.suppress(UserError):
+        _check_key(name, model, "")
+        return name not in {*used, *model.inputs}
+    return False
 
 
 def _are_labelled(rows, column, labels):
@@ -605,7 +621,8 @@ def parts_of(example, model, place):
         check_json(name, value, place)
     missing = [name for name in model.inputs if name not in example]
     if missing:
-        raise UserError(f"{place}: {model.takes}. Missing: {', '.join(missing)}")
+        may_be = ", which may be empty" * ({*missing} <= {*model.may_be_empty})
+        raise UserError(f"{place}: {model.takes}. Missing: {', '.join(missing)}{may_be}")
     for name in model.inputs:
         _check_input(name, example[name], model, place)
     for passage in {"context", "article"} & {*model.inputs}:

@@ -498,6 +498,8 @@ def test_a_warning_of_numbers_for_labels(written, tags, warns, capsys):
     ("labels", "doubt"),
     [
         (["PER", "Per", "NN"], "'PER' (1) ... 'Per' (1)"), (["NN", "nan", "NN"], "'nan' of 1"),
+        (["neg", "n\u0435g"], "'n\\u0435g'"),
+        (["\xe9", "e\u0301"], "'\\xe9' (1) ... 'e\\u0301' (1)"),
         ([-100, 1, 0, -100], "'-100' of 2"), (["-", "-", "PER_B"], ""), (["none", "none", "x"], ""),
     ],
 )  # fmt: skip
