@@ -41,7 +41,7 @@ def main(given):
     if given.do_train:
         # An epoch is as many examples as questions, as in the original; windows are more.
         steps = finetuning.steps_of_epochs(
-            len(data.train_examples), settings.train_batch_size, given.num_train_epochs
+            len(data.train_examples), settings.train_batch_size, settings.num_train_epochs
         )
     can_evaluate = given.do_predict and data.is_labelled and not given.ensemble_dirs
     training_flags.fine_tune(
@@ -50,7 +50,7 @@ def main(given):
         record_flags=RECORD_FLAGS,
         do_eval=can_evaluate and bool(given.do_train or directory.trained),
         train_steps=steps,
-        warmup_steps=int(steps * given.warmup_proportion),
+        warmup_steps=int(steps * settings.warmup_proportion),
         keep_checkpoint_max=KEEP_CHECKPOINTS,
         eval_batch_size=given.predict_batch_size,
     )

@@ -193,8 +193,9 @@ def option(default, help, **columns):
             typed again to evaluate.
         on_record: str, what run.json of the run and the source of the weights decide. `equal`: the
             value is theirs, and another typed value is an error; `follow`: the value is theirs
-            unless one is typed; `start`: a resumed run keeps the value of its start; `free`: they
-            do not matter. By default as its group says, or `free`.
+            unless one is typed; `start`: as `equal`, but only in a resumed run, which also keeps
+            the checkpoint that it started from; `free`: they do not matter. By default as its group
+            says, or `follow` if only a training reads it, else `free`.
         fits: (str, int), what it must fit into: the name of a size of the model or of another
             option, and how many tokens of that are for something else. A default that is larger
             than the size of the model becomes that size. If the other option has become smaller so,
@@ -325,13 +326,15 @@ class Options:
         UserError: a value is out of range; the message names the flag.
     """
 
-    def __init_subclass__(cls, heading=None, read_by=None, on_record="free"):
+    def __init_subclass__(cls, heading=None, read_by=None, on_record=None):
         cls.heading = heading
         for field in vars(cls).values():
             if isinstance(field, dataclasses.Field):
                 own = {name: value for name, value in field.metadata.items() if value is not None}
-                of_group = {"read_by": read_by, "on_record": on_record}
-                field.metadata = types.MappingProxyType({**field.metadata, **of_group, **own})
+                found = {**field.metadata, "read_by": read_by, "on_record": on_record, **own}
+                of_training = "~do_train" in (found["read_by"] or "") and not found["path"]
+                found["on_record"] = found["on_record"] or ("follow" if of_training else "free")
+                field.metadata = types.MappingProxyType(found)
         dataclasses.dataclass(frozen=True, kw_only=True)(cls)
         KINDS.update({field.name: kind_of(field) for field in options_of(cls)})
         for field in options_of(cls):

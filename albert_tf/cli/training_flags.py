@@ -40,7 +40,7 @@ def options_of(kind, model, tokenizer, *, train_steps, warmup_steps, **others):
         values["save_checkpoints_steps"] = interval
         print(f"A checkpoint is written after each epoch, every {interval} updates.")
     if settings.do_train:
-        values["record"] = record = _record(settings, model.config, tokenizer)
+        values["record"] = record = _record(settings, model, tokenizer)
         if model.resumes:
             step = run_directory.step_of(model.source.checkpoint)
             run_record.check_done(model.source, step, train_steps, settings, record)
@@ -56,19 +56,21 @@ def options_of(kind, model, tokenizer, *, train_steps, warmup_steps, **others):
 
 def _evaluates_by_epoch(settings):
     """Whether epochs are given, and no interval of checkpoints (bool)."""
-    is_given = "num_train_epochs" in settings and settings.typed("num_train_epochs")
-    return bool(is_given) and settings.origin("save_checkpoints_steps") == resolve.DEFAULT
+    is_given = settings.get("num_train_epochs") and settings.origin("num_train_epochs")
+    is_default = settings.origin("save_checkpoints_steps") == resolve.DEFAULT
+    return is_given in (resolve.TYPED, resolve.RECORD) and is_default
 
 
-def _record(settings, config, tokenizer):
-    """Makes the RunSettings of a resolved command, a config and a tokenizer, which may be None."""
-    flags = settings.effective()
+def _record(settings, model, tokenizer):
+    """Makes the RunSettings of a command with a model and a tokenizer, which may be None."""
+    flags, before = settings.effective(), model.resumes and model.source.settings
+    if before:  # what nobody typed, neither now nor before, is no change
+        kept = before.flags.keys() | settings.typed()
+        flags = {name: value for name, value in flags.items() if name in kept}
     if settings.origin("iterations_per_loop") == resolve.DEFAULT:  # another interval is taken
-        del flags["iterations_per_loop"]
+        flags.pop("iterations_per_loop", None)
     if _evaluates_by_epoch(settings):
-        del flags["save_checkpoints_steps"]
-    if settings.origin("seed") == resolve.RECORD:  # it stays, whether the start had the flag or not
-        flags.pop("seed", None)
+        flags.pop("save_checkpoints_steps", None)
     text = {name: settings.get(name) for name in run_directory.TEXT_FLAGS if name in settings}
     vocabulary, name = None, "spm_model_file" if settings.spm_model_file else "vocab_file"
     path = settings.get(name)
@@ -80,7 +82,7 @@ def _record(settings, config, tokenizer):
         path = path if "://" in path else os.path.abspath(path)
         vocabulary = run_directory.Vocabulary(name, path, files.sha256(path))
     return run_directory.RunSettings(
-        flags=flags, config=config.to_dict(), text=text, vocabulary=vocabulary
+        flags=flags, config=model.config.to_dict(), text=text, vocabulary=vocabulary
     )
 
 

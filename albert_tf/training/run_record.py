@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from albert_tf import __version__, files, options, resolve, state_files
 from albert_tf.checkpoints import run_directory, source
-from albert_tf.checkpoints.run_directory import RunDirectory
+from albert_tf.checkpoints.run_directory import EvaluatedOn, RunDirectory
 from albert_tf.config import CONFIG_FILE
 from albert_tf.errors import UserError
 from albert_tf.resolve import as_flag
@@ -82,6 +82,21 @@ def write(run, described):
     files.write_text(folder.file(CONFIG_FILE), described.albert_config.to_json_string())
     content = dataclasses.replace(described, starts=starts)
     state_files.write(folder.file(run_directory.SETTINGS), content)
+
+
+def forget_evaluations(directory, described):
+    """Lets a resumed run evaluate its best checkpoint again if the model or its text changes.
+
+    Args:
+        directory: str, of the run.
+        described: RunSettings, of `describe`.
+    """
+    folder = RunDirectory(directory)
+    before, found = folder.settings, folder.evaluated_on
+    if before and found:
+        is_same = _as_json(described.config) == before.config
+        if not is_same or before.text | _as_json(described.text) != before.text:
+            state_files.write(folder.file(run_directory.EVALUATED_ON), EvaluatedOn("changed"))
 
 
 def add_data(directory, report):

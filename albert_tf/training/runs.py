@@ -108,6 +108,8 @@ def start(run, input_files, **weights):
         print(f"Nothing left to train: step {run.step} of {run.settings.train_steps} is done.")
     elif run.is_chief:
         run_record.say_changes(before, described)
+        if before:
+            run_record.forget_evaluations(run.settings.output_dir, described)
         run_record.write(run, described)
 
 

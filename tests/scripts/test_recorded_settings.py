@@ -2,6 +2,7 @@
 """What run.json says of a run decides in every later command; a flag that contradicts it fails."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -132,8 +133,12 @@ def test_what_a_record_decides(script):
     """How tests/test_resolve.py shows what the rules mean."""
     rules = {"equal": set(), "follow": set(), "start": set(), "free": set()}
     with flags_of(module_of(script)):
-        for flag in flag_groups.own_flags():
-            rules[flag.option.metadata["on_record"]].add(flag.name)
+        columns = {flag.name: flag.option.metadata for flag in flag_groups.own_flags()}
+    for name, of_option in columns.items():
+        rules[of_option["on_record"]].add(name)
+        if "~do_train" in (of_option["read_by"] or "") and not of_option["path"]:
+            assert of_option["on_record"] != "free"  # a resumed run goes on as it was
+            rules["follow"] -= {name} - OF_RECORDS[script][1]
     assert (rules["equal"], rules["follow"]) == OF_RECORDS[script]
     start = START if script != "run_pretraining" else {"init_checkpoint", "init_from_group0"}
     assert rules["start"] == start
@@ -391,11 +396,13 @@ def again(out, parts, run_main):
     return run
 
 
-def test_the_same_command_changes_no_file(again, out, capsys):
+def test_the_same_command_changes_no_file(again, out, run_main, capsys):
     before = contents(out)
     again()
+    short = {"task_name": "CoLA", "data_dir": GLUE, "do_train": True, "do_eval": True}
+    run_main(run_classifier, **short, output_dir=out)  # what is not typed is as before
     assert contents(out) == before
-    assert "Nothing left to train: step 2 of 2 is done." in capsys.readouterr().out
+    assert capsys.readouterr().out.count("Nothing left to train: step 2 of 2 is done.") == 2
 
 
 @pytest.mark.parametrize(
@@ -418,12 +425,17 @@ def test_other_settings_are_an_error_and_change_no_file(again, out, flags, shown
 
 
 @pytest.mark.long
-def test_more_updates_and_predictions_are_something_to_do(again, out):
+def test_more_updates_and_predictions_are_something_to_do(again, out, capsys):
     record = (out / "run.json").read_bytes()
     again(do_predict=True)
     assert (out / "test_results.tsv").exists() and (out / "run.json").read_bytes() == record
     again(train_step=3)
     assert (out / "model.ckpt-3.index").exists() and (out / "run.json").read_bytes() != record
+    assert re.findall(r"^  (--\w+): before", capsys.readouterr().out, re.MULTILINE) == [
+        "--train_step"
+    ]
+    again(num_train_epochs=0.5, train_step=None)  # takes the place of the recorded updates
+    assert json.loads((out / "run.json").read_text())["flags"]["num_train_epochs"] == 0.5
 
 
 def test_a_pretraining_that_is_done(records, pretrain, tmp_path, capsys):
