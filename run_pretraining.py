@@ -34,10 +34,6 @@ def warn(given):
 def main(given):
     """Checks the flags, then trains and evaluates."""
     flag_groups.check_run(given)
-    if given.do_train:
-        if given.masked_lm_budget:
-            flag_groups.need_vocabulary(given, f"--masked_lm_budget={given.masked_lm_budget}")
-        warn(given)
 
     from albert_tf.checkpoints import run_directory
     from albert_tf.cli import model_flags, training_flags
@@ -46,6 +42,8 @@ def main(given):
 
     model = model_flags.of_run(given)
     settings = model.settings
+    if settings.do_train:
+        warn(settings)
     records = record_files.expand_patterns(settings.input_file, "input_file")
     if settings.eval_input_file:
         records += record_files.expand_patterns(settings.eval_input_file, "eval_input_file")

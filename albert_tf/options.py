@@ -1146,7 +1146,7 @@ class CheckpointExport(ExportedModel, heading="Flags"):
     """A checkpoint to write in another form."""
 
     export_format: str = option("tf1", choices=("tf1", "tf2", "hf"), help=
-        "tf1: the original's form, which every TensorFlow reads. tf2: this project's. hf: a "
+        "tf1: the original's form, which every TensorFlow reads. tf2: tf.train.Checkpoint's. hf: a "
         "directory that from_pretrained of the transformers library reads.")
     dtype: str = option("fp32", choices=("fp32", "fp16"), read_by="export_format=hf", help=
         "For --export_format=hf: type of the weights in the file. fp16 halves it; albert_tf still "

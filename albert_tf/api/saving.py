@@ -99,7 +99,7 @@ def save(directory, model, text, kind, *, task=None, record=None, absent=()):
     tensors = {name: variable.numpy() for name, variable in named if name not in left_out}
     with files.replacing_directory(directory) as temporary:
         folder = run_directory.RunDirectory(temporary)
-        writers.write(folder.file(run_directory.BEST), tensors, "tf2")
+        writers.write(folder.file(run_directory.BEST), tensors, "tf1")
         files.write_text(folder.file(CONFIG_FILE), model.config.to_json_string())
         with files.writing(folder.file(os.path.basename(settings.vocabulary.path))) as file:
             file.write(files.read_bytes(text.tokenizer.path))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes checkpoints in the original's format and in this project's."""
+"""Writes checkpoints in the original's format, and in that of `tf.train.Checkpoint`."""
 
 import numpy as np
 import tensorflow as tf
@@ -33,7 +33,8 @@ def write(prefix, tensors, form):
     Args:
         prefix: str.
         tensors: dict of original name -> array; the step is 0 if absent.
-        form: str, a key of `WRITERS`: `tf1` for the original's format, `tf2` for this project's.
+        form: str, a key of `WRITERS`: `tf1` for the original's format, `tf2` for that of
+            `tf.train.Checkpoint`.
     """
     temporary = files.temporary_path(prefix)
     try:

@@ -8,7 +8,7 @@ import sys
 
 from albert_tf import files, models, options, resolve
 from albert_tf.checkpoints import run_directory, source
-from albert_tf.cli import launch
+from albert_tf.cli import flag_groups, launch
 from albert_tf.errors import UserError
 from albert_tf.records import graph_masking, record_files
 from albert_tf.text import tokenization
@@ -154,6 +154,8 @@ def masking(model, made_by):
     budget = settings.masked_lm_budget
     if not budget:
         return None
+    if not made_by:
+        flag_groups.need_vocabulary(settings, resolve.as_flag("masked_lm_budget", budget))
     tokenizer = made_by or tokenization.FullTokenizer(
         vocab_file=settings.vocab_file, spm_model_file=settings.spm_model_file
     )

@@ -348,7 +348,7 @@ class Saver:
     def _write(self, step, prefix, values):
         try:
             with tf.device("CPU:0"):
-                writers.write(prefix, values, "tf2")
+                writers.write(prefix, values, "tf1")
             numbered = run_directory.numbered_in(self._directory)
             older = [name for number, name in numbered if number <= step]
             keep = self._keep or len(older)

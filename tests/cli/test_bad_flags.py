@@ -184,7 +184,6 @@ MISTAKES_OF = {  # script -> rows of words and a part of the answer
         ((*RECORDS, "--input_file={here}/*", "--eval_input_file=none", "--do_eval"), "'none'"),
         ((*RECORDS, "--input_file={here}/*", "--init_checkpoint=none"), "=none"),
         ((*RECORDS, "--input_file={here}/*", CONFIG[:-4]), "--albert_config_file="),
-        ((*RECORDS, "--input_file={here}/*", "--masked_lm_budget=0.1"), "--spm_model_file"),
         ((*RECORDS, "--input_file={here}/*", "--init_from_group0"), "--init_check"),
         ((*RECORDS, "--input_file={here}/*", "--ngram=2"), "--ngram ... --mask"),
         ((*RECORDS, "--input_file={here}/*", "--nodo_whole_word_mask"), "--masked"),

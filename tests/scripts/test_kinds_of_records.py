@@ -128,6 +128,9 @@ def test_records_that_do_not_fit_the_flags(pretrain, train, flags, made, tmp_pat
     other = tmp_path / "other.txt"
     other.write_text("[PAD]\n[SEP]\n[MASK]\n[CLS]\n")
     flags["input_file"] = shutil.copy(made / "unmasked", tmp_path / "records")  # without summary
+    vocabulary = flags.pop("vocab_file")
+    refused("--masked_lm_budget=0.2 ... --spm_model_file")
+    flags["vocab_file"] = vocabulary
     refused("2 ... [CLS] ... 3", vocab_file=other)
     other.write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n")
     refused("other.txt ... [MASK]", vocab_file=other)

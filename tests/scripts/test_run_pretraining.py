@@ -96,6 +96,12 @@ def trained(first_run, tmp_path):
     return shutil.copytree(first_run, tmp_path / "out")
 
 
+def test_the_original_reads_the_checkpoints_of_a_run(trained):
+    names = tf.train.load_checkpoint(f"{trained}/model.ckpt-2").get_variable_to_shape_map()
+    word_embeddings = "bert/embeddings/word_embeddings"
+    assert {word_embeddings, f"{word_embeddings}/adam_m", "global_step"} <= names.keys()
+
+
 def curves(directory):
     accumulator = EventAccumulator(str(directory), size_guidance={"tensors": 0})
     accumulator.Reload()

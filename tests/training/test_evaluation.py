@@ -192,7 +192,7 @@ def test_the_same_evaluation_again_changes_no_results(directory):
     before = (directory / run_directory.EVAL_RESULTS).read_text()
     make(Run(directory)).each([prefix])
     assert (directory / run_directory.EVAL_RESULTS).read_text() == before
-    make(Run(directory)).each([prefix.replace("2", "4"), prefix])
+    make(Run(directory)).each([str(directory / "model.ckpt-4"), prefix])
     assert (directory / run_directory.EVAL_RESULTS).read_text().count("step = 2") == 2
 
 

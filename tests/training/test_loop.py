@@ -231,7 +231,7 @@ def test_a_full_disk_leaves_the_last_good_checkpoint(run, tmp_path, monkeypatch)
     def fail(*_):
         raise tf.errors.ResourceExhaustedError(None, None, "No space left on device")
 
-    monkeypatch.setattr(writers, "WRITERS", {"tf2": fail})
+    monkeypatch.setattr(writers, "WRITERS", {"tf1": fail})
     before = {path.name: path.read_bytes() for path in tmp_path.glob("model.ckpt-*")}
     with refuses("step 2 ... -0"):
         run.train(batches_of(golden_rows()), 4)
