@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """run.json when a run is resumed: what has changed, earlier starts, the seed."""
 
+import dataclasses
 import json
 import types
 
@@ -90,6 +91,7 @@ def test_each_change_is_a_line(written, run, capsys):
         f"tensorflow ... none ... {tf.__version__}",
         f"{written}/input ... 3 ... 6",
     )
+    assert run_record._shown("x" * 120) == "x" * 120
     assert not any("seed" in line for line in lines)  # it is still the one from before
     assert_says("\n".join(lines), 'devices ... ["TPU:0", "TPU:1"] ... ["', "python ... 3.0")
 
@@ -146,6 +148,11 @@ def test_a_done_run_has_the_settings_that_it_was_trained_with(written, run):
     run_record.check_done(source.Source("of the original"), 2, 2, changed)
     with refuses("step 2 of 2 ... run.json ... --length_buckets=none, before ["):
         run_record.check_done(found, 2, 2, changed)
+    shorter = dataclasses.replace(moved, text={"max_seq_length": 8})
+    run_record.check_done(found, 2, 2, shorter)  # earlier versions did not record it
+    rewrite(written, text={"max_seq_length": 16})
+    with refuses("--max_seq_length=8, before 16"):
+        run_record.check_done(source.Source(str(written)), 2, 2, shorter)
 
 
 @pytest.mark.parametrize("is_chief", [True, False])
