@@ -9,6 +9,7 @@ import pytest
 
 from albert_tf.api import inspect
 from albert_tf.config import AlbertConfig
+from tests import tiny
 from tests.checkpoints.golden_models import BASE, MODELS, VARIANTS, golden_config, read, write
 from tests.errors import assert_names, assert_says
 
@@ -64,6 +65,12 @@ def test_a_whole_release(release, capsys):
     assert "heads: masked_lm, sentence_order" in out
     assert "forward pass: all values finite" in out
     assert "fill masks" in out and "SQuAD" not in out
+
+
+def test_the_number_of_heads_is_guessed(tmp_path):
+    config = tiny.WIDE | {"hidden_size": 192}
+    lines = inspect.describe(str(tiny.write_release(tmp_path, config=config)))
+    assert_says("\n".join(lines), "num_attention_heads ... 3 ... 64")
 
 
 def test_of_a_run_the_best_checkpoint_is_described(release):

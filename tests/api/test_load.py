@@ -429,6 +429,11 @@ def test_the_task_of_a_directory_of_transformers(tmp_path, content, outputs, tas
         assert huggingface.read_task(str(tmp_path), outputs) == task
 
 
+def test_the_length_is_512_if_nothing_tells_it(tmp_path):
+    config = tiny.WIDE | {"max_position_embeddings": 600}
+    assert albert_tf.load(tiny.write_release(tmp_path, config=config)).max_seq_length == 512
+
+
 def test_the_length_of_a_tokenizer_of_transformers_is_taken(tmp_path):
     model = heads.AlbertModel(AlbertConfig.from_dict(tiny.WIDE | {"max_position_embeddings": 48}))
     directory = write_transformers(tmp_path, model)

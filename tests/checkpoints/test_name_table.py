@@ -75,3 +75,10 @@ def test_the_parameters_of_a_config_are_those_of_the_model(overrides):
     used = {*config.groups("attention")}
     names = "".join(name for name, _ in named)
     assert {int(g) for g in re.findall(r"group_(\d+)/inner_group_0/attention_1", names)} == used
+
+
+def test_wrappers_of_pytorch_are_no_parts_of_names():
+    wrappers = ("module", "_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
+    for wrapper in wrappers:
+        theirs = f"{wrapper}.albert.{wrapper}.pooler.weight"
+        assert name_table.without_wrappers(theirs) == "albert.pooler.weight"

@@ -46,6 +46,21 @@ def test_load_refuses_what_the_record_contradicts(recorded, argument, message):
         albert_tf.load(recorded, **argument)
 
 
+def test_which_vocabulary_of_a_directory_is_taken(tmp_path):
+    for name in ("30k-clean.model", "a.model", "b.model", "vocab.txt", "vocab-2.txt"):
+        (tmp_path / name).touch()
+    found = source.Source(str(tmp_path))
+    assert found.vocabulary_file() == f"{tmp_path}/30k-clean.model"
+    (tmp_path / "30k-clean.model").unlink()
+    with refuses("a.model ... b.model"):
+        found.vocabulary_file()
+    for name in ("a.model", "b.model"):
+        (tmp_path / name).unlink()
+    assert found.vocabulary_file() == f"{tmp_path}/vocab.txt"
+    (tmp_path / "vocab.txt").unlink()
+    assert found.vocabulary_file() == f"{tmp_path}/vocab-2.txt"
+
+
 def test_load_takes_what_agrees_with_the_record(recorded):
     config = AlbertConfig.from_dict(tiny.WIDE | {"hidden_dropout_prob": 0.2})
     vocabulary = recorded / "30k-clean.model"

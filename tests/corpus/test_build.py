@@ -255,6 +255,30 @@ def test_random_second_segments_and_long_sentences_are_warned_about():
 
 
 @pytest.mark.parametrize(
+    ("counts", "options", "more"),
+    [
+        ({"instances_with_random_document": 50}, {}, 1),
+        ({"instances_with_random_document": 75}, {"pairs": "next"}, 1),
+        ({"tokens_of_long_sentences": 5}, {}, 1),
+        ({"unknown": 3}, {}, 1),
+        ({"predictions": 5}, {"num_wanted": 10}, -1),
+        ({"inner_letters": 50, "marked": 5}, {}, 1),
+        ({"marked": 50, "inner_letters": 5}, {}, 1),
+        ({"marked": 10}, {"word_start": "piece"}, -1),
+    ],
+)
+def test_limits_of_warnings(counts, options, more):
+    """There is none yet, but with one more, or less, of the last count."""
+    *_, last = counts
+    for number, is_warned in ((counts[last], False), (counts[last] + more, True)):
+        names = ("instances", "instance_tokens", "predictions", "tokens", "tokens_read")
+        found = {"documents": 10} | dict.fromkeys(names, 100) | counts | {last: number}
+        unknown = collections.Counter("☃" * found.pop("unknown", 0))
+        summary = corpus_summary.Summary(collections.Counter(found), unknown, **options)
+        assert ("warning" in str(summary)) == is_warned
+
+
+@pytest.mark.parametrize(
     ("given", "is_said"),
     [({}, True), ({"do_whole_word_mask": False}, False), ({"masked_lm_prob": 0}, False)],
 )  # fmt: skip
@@ -368,6 +392,7 @@ def test_a_vocabulary_that_does_not_fit_is_warned_about(tmp_path, tokenizer, tex
         ("a,b", 2, "--num_output_shards"),
         ("a@2", 2, "--num_output_shards"),
         ("a@0", None, "--output_file"),
+        ("a@100000", None, "--output_file"),
     ],
 )
 def test_names_of_output_files(names, count, expected):

@@ -81,6 +81,7 @@ def test_documents_are_compared_with_those_that_stay(tmp_path):
     assert jaccard(first, third) < 0.8 > jaccard(second, fourth)
     # The third is similar to the second only, which is left out; the fourth to the third.
     assert repeats(tmp_path / "a", documents) == [False, True, False, True]
+    assert repeats(tmp_path / "c", [first, first], similarity=1.0) == [False, True]
     used = np.array([True, False, True, False])
     assert repeats(tmp_path / "b", documents, used=used) == [False] * 4
 

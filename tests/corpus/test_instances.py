@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import json
 import shutil
+import types
 
 import numpy as np
 import pytest
@@ -245,6 +246,14 @@ def test_a_random_segment_ends_when_it_is_long_enough():
 def test_a_single_document_is_its_own_random_document():
     (pair,) = pairs_of(make_corpus([7]))
     assert pair == (0, 7, 0, 7, RANDOM_DOCUMENT)
+
+
+def test_another_document_is_drawn_ten_times_at_most():
+    drawn = []
+    draw = types.SimpleNamespace(below=lambda low, high: drawn.append((low, high)) or 0)
+    sentences = segment_pairs.Sentences(make_corpus([3], [4]), Settings())
+    assert segment_pairs.random_segment(sentences, 0, 2, draw) == (0, 3)
+    assert drawn == [(0, 2)] * 10 + [(0, 1)]  # documents, and where to begin
 
 
 def test_random_next_sentence_gives_back_what_it_did_not_use():

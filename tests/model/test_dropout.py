@@ -36,6 +36,7 @@ def test_rates_are_exact(dtype, rate, with_key):
 def test_the_scale_makes_up_for_what_is_dropped():
     for rate in (0.1, 0.3, 0.0001):
         assert dropout.kept_share(rate) == pytest.approx(1 - rate, abs=2**-17)
+        assert (dropout.kept_share(rate) * 2**16).is_integer()  # 16 random bits decide
     with dropout.seeded(KEY):
         y = dropout.dropout(tf.ones([100]), 0.3, training=True).numpy()
     np.testing.assert_allclose(y[y != 0], 1 / dropout.kept_share(0.3), rtol=1e-6)

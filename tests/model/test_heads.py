@@ -150,6 +150,9 @@ def test_a_batch_without_predictions_leaves_the_sentence_loss():
     assert all(np.isfinite(gradient).all() for gradient in gradients.values())
     assert not np.any(gradients["cls/predictions/output_bias"])
     assert np.any(gradients["cls/seq_relationship/output_weights"])
+    terms = {"masked_lm_loss": (tf.constant([3.0]), tf.constant([1e-5]))}
+    alone = objectives.pretraining_loss(terms, sentence_loss_weight=0)
+    assert float(alone) == pytest.approx(1.5)  # 3e-5 / 2e-5
 
 
 def test_without_sentence_loss_its_head_and_the_pooler_get_no_gradient():
@@ -322,6 +325,7 @@ def test_regression_terms(shape):
     np.testing.assert_allclose(losses, [0.25, 16.0, 0.0625])
     np.testing.assert_array_equal(weights, np.ones(3))
     np.testing.assert_allclose(objectives.mean_loss(terms), (0.25 + 16.0 + 0.0625) / 3)
+    np.testing.assert_allclose(objectives.mean_loss(terms, {"eval_loss": 5.0}), 16.3125 / 5)
 
 
 def test_each_option_is_scored_as_a_text_of_its_own():
@@ -346,6 +350,39 @@ def test_each_option_is_scored_as_a_text_of_its_own():
     wanted = single({name: tf.constant(values) for name, values in rows.items()})["logits"]
     assert logits.shape == (3, 4) and len(np.unique(logits)) == 12
     np.testing.assert_allclose(logits, wanted.numpy().reshape(3, 4), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        (heads.ClassificationModel, {"num_outputs": 2}),
+        (heads.MultipleChoiceModel, {}),
+        (heads.TokenClassificationModel, {"num_labels": 2}),
+    ],
+)
+def test_a_tenth_of_what_a_classifier_reads_is_dropped_in_training(kind, options, monkeypatch):
+    read, call = [], heads.OutputWeights.call
+    monkeypatch.setattr(
+        heads.OutputWeights, "call", lambda self, x: read.append(x) or call(self, x)
+    )
+    tf_keras.utils.set_random_seed(1)
+    model = kind(AlbertConfig.from_dict(tiny.CONFIG | tiny.NO_DROPOUT), **options)
+    features = {"input_ids": tf.ones([64, 16], tf.int32)}
+    for training, share in ((False, 0.0), (True, 0.1)):
+        model(features, training=training)
+        assert np.mean(read.pop() == 0) == pytest.approx(share, abs=0.03)
+
+
+def test_the_heads_of_tasks_begin_with_the_originals_deviations():
+    tf_keras.utils.set_random_seed(1)
+    config = AlbertConfig.from_dict(tiny.CONFIG | {"initializer_range": 0.5})
+    models = heads.ClassificationModel(config, 9), heads.SquadV1Model(config)
+    for model in (*models, heads.SquadV2Model(config)):
+        for name, variable in name_table.named_variables(model).items():
+            if variable.shape.rank == 2 and not name_table.is_encoder(name):
+                stddev = 0.02 if name.endswith("output_weights") else 0.5
+                assert np.abs(variable).max() <= 2 * stddev, name
+                assert np.std(variable) > 0.5 * stddev, name
 
 
 # --- SQuAD --------------------------------------------------------------------------------------
@@ -400,6 +437,8 @@ def test_scores_of_v2_outside_of_the_beams_are_the_originals(side):
 
 
 def test_v2_dropout_is_on_in_training_alone():
+    usual = heads.SquadV2Model(golden_config()).get_config()
+    assert {"start_n_top": 5, "end_n_top": 5, "dropout_prob": 0.1}.items() <= usual.items()
     model, _, features = fine_tuned_model("squad_v2", dropout_prob=0.5)
     expected = squad_outputs("squad_v2", "outputs")["train_cls_logits"]
     np.testing.assert_allclose(model(features)["cls_logits"], expected, atol=FORWARD)

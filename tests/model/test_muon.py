@@ -57,6 +57,21 @@ def test_the_result_is_nearly_orthogonal(shape, dtype):
     assert 0.6 < found.min() <= found.max() < 1.3
 
 
+@pytest.mark.parametrize(
+    ("details", "dtype"),
+    [
+        ({"compute_capability": (8, 0)}, tf.bfloat16),
+        ({"compute_capability": (7, 5)}, tf.float32),
+        ({}, tf.float32),
+    ],
+)
+def test_products_are_of_bfloat16_where_a_gpu_has_it(details, dtype, monkeypatch):
+    for name in ("list_logical_devices", "list_physical_devices"):
+        monkeypatch.setattr(tf.config, name, lambda kind: ["a GPU"])
+    monkeypatch.setattr(tf.config.experimental, "get_device_details", lambda _: details)
+    assert optimization.fast_dtype.__wrapped__() == dtype
+
+
 def test_a_gradient_of_zeros_moves_nothing_but_the_decay():
     kernel, optimizer = variable([4, 8]), muon()
     before = kernel.numpy()

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Masks made while records are read: the distribution of the written ones, from seed and epoch."""
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -144,6 +145,15 @@ def test_masks_are_the_same_on_every_machine():
     assert found["input_ids"].tolist() == [ids]
     drawn = graph_masking.keys_of(tf.constant([b"a record"]), 7, tf.constant([2], tf.int64))
     assert drawn.numpy().tolist() == [[7, 7765138500316683097]]
+
+
+def test_settings_that_decide_whether_evaluations_are_compared():
+    usual = MASKING.described
+    assert usual["ngram"] == 3 and usual["max_predictions_per_seq"] == 6
+    others = {"masked_lm_keep_prob": 0.2, "masked_lm_random_prob": 0.3}
+    assert not usual.keys() & others.keys()  # earlier versions did not have them
+    settings = dataclasses.replace(SETTINGS, **others)
+    assert graph_masking.Masking(settings, SPECIAL, SIZE).described == usual | others
 
 
 @pytest.fixture(scope="module")

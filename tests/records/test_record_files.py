@@ -133,6 +133,15 @@ SMALL_SCHEMA = {
 }
 
 
+@pytest.mark.parametrize(("value", "is_said"), [(10, True), (-1, False)])
+def test_what_limits_a_value_is_said_of_one_that_is_too_large(value, is_said, tmp_path):
+    schema = {"input_ids": FeatureSpec(tf.int64, 1, 0, 9)}
+    path = write(tmp_path / "a", [value], schema, lambda number: {"input_ids": [number]})
+    with refuses(f"{value} ... 0 ... 9") as error:
+        record_files.check_records([path], schema)
+    assert ("vocab_size" in str(error.value)) == is_said
+
+
 @pytest.mark.parametrize(
     ("schema", "name", "value", "allowed"),
     [

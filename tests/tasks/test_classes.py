@@ -5,12 +5,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from albert_tf.config import AlbertConfig
 from albert_tf.model import objectives
 from albert_tf.tasks import base, glue, multi_label, ner, race
 from albert_tf.tasks.base import DataSet, Task, TextInput, mean_over_batches
 from albert_tf.training import evaluation
 from albert_tf.training.splits_and_results import Predicted, Split
-from tests import SIZES
+from tests import SIZES, tiny
 from tests.errors import assert_says, names, refuses
 from tests.tasks import task_files
 
@@ -35,8 +36,11 @@ def test_metrics_of_each_class():
         "count_no_as_no", "count_no_as_yes", "count_yes_as_yes", "count_2_as_no",
     }  # fmt: skip
     assert counts["count_no_as_no"] == 3 and sum(counts.values()) == 6
-    many = task_of((*map(str, range(30)),)).metrics(split, {"logits": np.eye(30)[FOUND]}, 8)
-    assert "macro_f1" in many and "f1_0" not in many  # means alone
+    for count in (20, 21):  # of more classes, there are means alone
+        many = task_of((*map(str, range(count)),)).metrics(
+            split, {"logits": np.eye(count)[FOUND]}, 8
+        )
+        assert "macro_f1" in many and ("f1_0" in many) == (count == 20)
     report = task_of().report(split, outputs).splitlines()
     assert report[-4:] == [
         "label \\ prediction\tno\tyes\t2", "no\t3\t1\t0", "yes\t0\t1\t0", "2\t1\t0\t0",
@@ -75,6 +79,8 @@ def test_balanced_weights_make_classes_equal(capsys):
     task = task_of()
     task.weigh_classes(["balanced"], {"no": 8, "yes": 2, "2": 2})
     assert "no 0.5, yes 2, 2 2" in capsys.readouterr().out
+    task_of().weigh_classes(["balanced"], {"no": 8, "yes": 4, "2": 0})
+    assert "no 0.75, yes 1.5, 2 6" in capsys.readouterr().out  # of two classes
     features = {"label_ids": tf.constant([[0], [1]]), "input_ids": tf.zeros([2, 4], tf.int32)}
     assert task.objective.weights(features)["eval_loss"].numpy().tolist() == [0.5, 2.0]
     logits = tf.math.log([[0.5, 0.25, 0.25], [0.5, 0.25, 0.25]])
@@ -177,6 +183,12 @@ def test_the_same_answer_to_all_questions_is_a_warning(found, gold, what):
 def test_loss_of_the_results_is_the_mean_of_batch_means():
     losses = np.array([1.0, 2.0, 3.0, 10.0, 20.0])
     assert mean_over_batches(losses, 2) == pytest.approx((1.5 + 6.5 + 20.0) / 3)
+
+
+def test_records_of_an_ensemble_fit_all_its_models():
+    configs = [AlbertConfig.from_dict(tiny.CONFIG | {"type_vocab_size": n}) for n in (3, 2, 4)]
+    text = base.text_input(configs, {"spm_model_file": str(tiny.VOCABULARY)}, 8)
+    assert text.sizes == {"vocab_size": 3000, "type_vocab_size": 2}
 
 
 def test_an_ensemble_has_the_mean_of_the_outputs():

@@ -45,6 +45,8 @@ def test_the_length_that_would_cut_one_in_a_hundred(lengths, cut, longest):
     found = report_of([], lengths)
     assert (found["cut"], found["length_of_99_percent"]) == (cut, longest)
     assert found["sequences"] == len(lengths)
+    of_windows = report_of([], [18, 19], windows=2)  # of 8 tokens, [CLS] and [SEP]
+    assert of_windows["cut"] == 1
 
 
 def test_pieces_are_counted(tokenizer):
@@ -62,11 +64,17 @@ def test_pieces_are_counted(tokenizer):
         ({"rows": 100, "empty": 2}, "2 of 100 examples have no text", True),
         ({"rows": 100, "repeated": 10}, "10 of 100 examples repeat", False),
         ({"rows": 100, "repeated": 11}, "11 of 100 examples repeat", True),
+        ({"rows": 100, "missing": 1}, "1 of 100 examples have a text such as nan", False),
+        ({"rows": 100, "missing": 2}, "2 of 100 examples have a text such as nan", True),
+        ({"rows": 100, "in_train": 1}, "1 of 100 examples stand in the training set", False),
         ({"rows": 100, "in_train": 2}, "2 of 100 examples stand in the training set", True),
         ({"rows": 9, "sequences": 200, "cut": 200, "max_seq_length": 16,
           "length_of_99_percent": 50}, "200 of 200 sequences are longer", True),
+        ({"rows": 9, "sequences": 200, "cut": 11, "max_seq_length": 16,
+          "length_of_99_percent": 50}, "11 of 200 sequences are longer", True),
         ({"rows": 9, "sequences": 200, "cut": 10, "max_seq_length": 16,
           "length_of_99_percent": 50}, "10 of 200 sequences are longer", False),
+        ({"rows": 9, "pieces": 1000, "unknown": 20}, "20 of 1,000 pieces are unknown", False),
         ({"rows": 9, "pieces": 1000, "unknown": 21}, "21 of 1,000 pieces are unknown", True),
     ],
 )  # fmt: skip
@@ -87,6 +95,10 @@ def test_rare_classes_are_warned_of():
     (line,) = data_report.lines_on_classes({"a": 96, "b": 4})
     assert "--class_weights=balanced" in line and " b:" in line
     assert data_report.lines_on_classes({"a": 96, "b": 4}, names_rare=False) == []
+    assert data_report.lines_on_classes({"a": 95, "b": 5}) == []
+    for count in (19, 20):  # of so many, each would be rare
+        classes = dict.fromkeys(range(count - 1), 100) | {"z": 1}
+        assert len(data_report.lines_on_classes(classes)) == 20 - count
     assert "no example of c" in data_report.lines_on_classes({"a": 5, "b": 5, "c": 0})[0]
 
 

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import collections
 import json
 
 import numpy as np
@@ -341,6 +342,14 @@ def test_examples_that_are_sorted_are_counted(name, labels, is_sorted):
     examples = [Example(str(i), "a", "b", label) for i, label in enumerate(labels)]
     count = classification.num_sorted(task_of(glue.TASKS[name]), examples)
     assert count == (6 if is_sorted else 0)
+
+
+@pytest.mark.parametrize("count", [7, 8])
+def test_sorted_examples_that_exceed_the_window_of_shuffling_are_a_warning(count, capsys):
+    row = row_of("t", "x", ["0", "1"])
+    data = classification.GlueData(task_of(row), "", "", "", row=row, shuffle_buffer_size=7)
+    data._say("train", collections.Counter(sorted_by_label=count))
+    assert ("Warning" in capsys.readouterr().out) == (count == 8)
 
 
 def test_metrics_of_another_label_column_or_of_corrected_labels_are_others(tmp_path):

@@ -292,6 +292,8 @@ FORMS = [  # name, content, columns of word and label, number of comments, sente
     ("a.csv", "sentence_idx,word,tag\n1,Anna,B\n1,in,O\n2,Ulm,B\n", (), 0, ANNA),
     ("a.csv", "doc_id,sent_id,word,tag\na,1,Anna,B\nb,1,in,O\n", (), 0, ["Anna/B", "in/O"]),
     ("a.csv", "sentence_id,word\n1,Anna\n1,in\n2,Ulm\n", (), 0, ["Anna in", "Ulm"]),
+    ("a.csv", "sent_id,word\n1,a\n1,b\n2,c\n2,d\n1,e\n1,f\n2,g\n2,h\n", (), 0,
+     ["a b", "c d", "e f", "g h"]),
     ("a.conll", "1\tAnna\tB\n2\tin\tO\n1\tUlm\tB\n2\t.\tO\n", (), 0, ["Anna/B in/O", "Ulm/B ./O"]),
     ("a.conll", "Document O\nSentence O\n", (), 0, ["Document/O Sentence/O"]),
     ("a.tsv", "token\tsent_start\ttag\nA\t1\tO\nB\t0\tO\n", (), 0, ["A/O B/O"]),
@@ -454,10 +456,10 @@ def test_two_columns_with_the_name_of_the_labels(tmp_path):
 
 
 def test_a_label_that_only_the_first_line_has(written, tmp_path, capsys):
-    rows = "".join(f"w{n} {'N' if n % 3 else 'V'}\n" for n in range(30))
-    for first, is_said in (("mot etiquette\n", True), ("mot N\n", False)):
-        find_labels(written(first + rows).rpartition("/")[0])
-        assert ("'etiquette'" in capsys.readouterr().out) == is_said
+    rows = [f"w{n} {'N' if n % 3 else 'V'}\n" for n in range(20)]
+    for first, count, is_said in (("label", 20, True), ("label", 19, False), ("N", 20, False)):
+        find_labels(written("".join([f"mot {first}\n", *rows[:count]])).rpartition("/")[0])
+        assert ("'label'" in capsys.readouterr().out) == is_said
 
 
 @pytest.mark.parametrize(
@@ -478,6 +480,11 @@ def test_parts_of_speech_that_are_their_words(written, tmp_path):
     assert find_labels(str(tmp_path)) == (",", ".", "N")
     written("".join(f"w{n}\tN;{n % 51}\n" for n in range(100)))  # many tags of few words
     assert len(find_labels(str(tmp_path))) == 51
+    written("a\tN\n" * 40 + "x\tX\n" * 20)  # a third
+    assert find_labels(str(tmp_path)) == ("N", "X")
+    path = written("a\tN\n" * 40 + "x\tX\n" * 21)
+    with refuses(f"{path} ... 61 words ... --label_column"):
+        find_labels(str(tmp_path))
 
 
 @pytest.mark.parametrize(("count", "warns"), [(201, True), (200, False)])

@@ -179,6 +179,28 @@ def test_commas_are_columns_where_these_are_needed(first, columns, separator):
     assert tables.find_form(first.encode(), "a.tsv", [columns]).separator == separator
 
 
+@pytest.mark.parametrize(
+    ("rows", "separator"),
+    [
+        (["a;x"] * 9 + ["b", "c"], ";"),  # the last row may be cut, and a tenth has no separator
+        (["a;x"] * 8 + ["b", "c"], "\t"),
+        (["a;x"] * 180 + ["b"] * 90, ";"),  # the first 200 lines tell
+        (["a;x"] * 179 + ["b"] * 90, "\t"),
+    ],
+)
+def test_a_few_rows_may_have_no_separator(rows, separator):
+    content = "".join(f"{row}\n" for row in rows).encode()
+    assert tables.find_form(content, "a.tsv", [(0, 1)]).separator == separator
+
+
+@pytest.mark.parametrize(
+    ("lengths", "are_names"), [([1] + [3] * 9, True), ([1] * 2 + [3] * 8, False), ([2] * 10, False)]
+)
+def test_names_are_single_words_above_texts(lengths, are_names):
+    texts = [["a " * length] for length in lengths]
+    assert tables.may_be_names(["text"], texts) == are_names
+
+
 TEXTS = ["plain", "a, b", 'he said "no"', "two\nlines", "tab\there", "", "ende\r\n", " é"]
 
 
@@ -520,13 +542,13 @@ def test_a_header_that_may_be_an_example(header, start, is_asked, regression, tm
         write(tmp_path, "train.csv", *lines)
         _, examples, _ = read_own(tmp_path, tokenizer, (f"{split}.csv", *others), **given)
         assert [e.text_a for e in examples] == ["no film at all", "two hours of it"]
+    for split in split_files.SPLITS:
+        (tmp_path / f"{split}.csv").unlink()
     if is_asked:  # alone, the numbers may be an example
-        for split in split_files.SPLITS:
-            (tmp_path / f"{split}.csv").unlink()
         with refuses("train.csv, line 1 ... --header ... --noheader"):
             read_own(tmp_path, tokenizer, ("train.csv", *lines), **given)
-        _, examples, _ = read_own(tmp_path, tokenizer, ("train.csv", *lines), **given, header=False)
-        assert len(examples) == 5
+        given["header"] = False
+    assert len(read_own(tmp_path, tokenizer, ("train.csv", *lines), **given)[1]) == 5
 
 
 @pytest.mark.parametrize("first", ["text,1", "Amazing,1"])
@@ -771,6 +793,7 @@ KNOWN = ("Food, drink", "Sport")
         (["[0 1 0]", "[1 0 1]"], (), [["1"], ["0", "2"]]),
         (["[0, 1]", "[1, 0]", "[0]"], (), [["0", "1"], ["1", "0"], ["0"]]),
         (["2 25", "3"], (), [["2", "25"], ["3"]]),
+        (["[2, 2]", "[2, 3]"], (), [["2"], ["2", "3"]]),
         (["sport/news", "sport", "news"], (), [["sport", "news"], ["sport"], ["news"]]),
         (["New York", "Rome"], (), [["New York"], ["Rome"]]),
         (["a,a,", "b"], (), [["a"], ["b"]]),
@@ -842,6 +865,7 @@ def labels_in(cells, known=()):
         ("[0, 1, ..., 1]", (), "..."),
         ("{['a'], ['b']}", (), "a"),
         ("[0, 1, 1]", KNOWN, "3 ... 2 ... --labels"),
+        ("[0, 2, 0]", (), "'2'"),
     ],
 )
 def test_cells_without_labels(cell, known, message):
@@ -882,6 +906,8 @@ def test_the_training_file_tells_the_form_of_labels(train, dev, known, read, tmp
         ([41.78, 41.79], [0, 1e5], "2 ... 41.79 ... 1e+05"),
         ([1.0, 1.0], [0, 1], "2 ... 1"),
         ([0.4, 0.6], [0, 1], None),
+        ([0.494, 0.506], [0, 1], None),
+        ([0.496, 0.504], [0, 1], "2 ... 0.496 ... 0.504"),  # a deviation below 0.01 of the labels'
         ([1.0, 1.0], [1, 1], None),
         ([1.0], [0], None),
     ],
@@ -932,6 +958,8 @@ def test_scores_are_standardised_in_training(tmp_path, capsys):
         write(tmp_path, "train.tsv", *(f"a\t{score}" for score in (3, 4.5, 1, far, 2, far)))
         own_tables.label_scale(row, str(tmp_path))
         assert_says(capsys.readouterr().out, f"Warning ... train.tsv ... 2 ... {far:g}")
+    for scores, far in (([0, 1, 2, 3, 33], None), ([0, 1, 2, 3, 34], 34), ([0, 1, 2, 99], None)):
+        assert own_tables._far_score([*scores, scores[-1]]) == far  # 10 times as far, of 5 scores
     write(tmp_path, "train.tsv", *(f"a\t{score}" for score in (1, 2, 3, 4, 5, 6, 9000)))
     own_tables.label_scale(row, str(tmp_path))
     assert not capsys.readouterr().out

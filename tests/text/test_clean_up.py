@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Clean-up by language, and its record in SentencePiece models: in Python and in a graph."""
 
+import dataclasses
 import json
 import unicodedata
 
@@ -88,6 +89,9 @@ def test_the_record_is_in_the_file(tmp_path):
     assert FullTokenizer(**tokenizer.arguments).fingerprint == tokenizer.fingerprint
     released = FullTokenizer(spm_model_file=str(RELEASED), strip_accents=False)
     assert released.fingerprint != tokenizer.fingerprint
+    composed = FullTokenizer(spm_model_file=str(path))
+    composed.clean_up = dataclasses.replace(cleaning, decomposes=False)
+    assert composed.fingerprint != tokenizer.fingerprint
     # SentencePiece takes no notice, and keeps it.
     processor = sentencepiece.SentencePieceProcessor(model_file=str(path))
     assert processor.serialized_model_proto() == path.read_bytes()

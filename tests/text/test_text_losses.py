@@ -217,6 +217,55 @@ def test_scripts_are_in_one_sentence_if_they_are_a_part_of_the_text():
     assert len(summary["marks_dropped"]) == len(summary["unknown_letters"]) == len(foreign)
 
 
+@pytest.mark.parametrize(
+    "counts",
+    [
+        {"letters THAI": 100, "marks THAI": 1},
+        {"letters LATIN": 100, "marks LATIN": 15},
+        {"letters LATIN": 199, "letters THAI": 1, "marks THAI": 2},  # a hundredth of the text
+        {"letters HANGUL": 100, "unknown": 3},
+        {"letters LATIN": 100, "turkish": 1},
+        {"characters": 1000, "changed U+200C to ": 1},
+        {"characters": 100, "changed U+FF08 to (": 5},
+        {"lines": 1000, text_losses.MARKUP: 1},
+        {"lines": 100, "are JSON": 10},
+        {"lines": 20, "begin with '0 '": 13},
+        {"lines": 10, "begin with '0 '": 9},
+        {"lines": 100, "divided": 10},
+        {"lines": 100, "capitals": 3, "wrapped": 29},
+        {"lines": 10, "capitals": 3, "wrapped": 9},
+        {"lines": 100, "wrapped": 30, "capitals": 2},
+        {"lines": 100, "repeated": 10},
+    ],
+)
+def test_limits(counts):
+    """Nothing is said yet, but with one more of the last count."""
+    *_, last = counts
+    for more in (0, 1):
+        found = collections.Counter(counts | {last: counts[last] + more})
+        unknown = collections.Counter({"한": found.pop("unknown", 0)})
+        assert len([*text_losses.sentences(found, unknown)]) == more
+
+
+@pytest.mark.parametrize(
+    ("lengths", "count"),
+    [
+        ([30, 30, 30], 2),
+        ([29, 29, 29], 0),  # of a narrow column
+        ([30, 20, 30, 20, 30, 20, 30, 30], 4),  # the next word has no room after 4 of 7
+        ([30, 20, 30, 20, 30], 0),  # after 2 of 4, as in verses
+    ],
+)
+def test_lines_that_go_on_end_at_an_edge(lengths, count):
+    assert counted(["one " + "a" * (length - 4) for length in lengths])["wrapped"] == count
+
+
+@pytest.mark.parametrize("number", [2, 3])
+def test_what_few_lines_have_in_common_is_not_kept(number):
+    lines = [f"{char}\tx" if n < number else char for n, char in enumerate("abcdefghijklmnopqrst")]
+    assert any(key.startswith("have columns") for key in counted(lines)) == (number == 3)
+
+
 def test_a_sign_that_loses_its_mark_is_changed():
     counts = counted(["a ≠ b ´"])
     assert +counts == {"characters": 4, "letters LATIN": 2, "lines": 1} | {
@@ -261,6 +310,14 @@ def test_pieces_that_no_text_has_are_said(tmp_path, pieces, flags):
     assert list(text_losses.unreachable(kept)) == []
 
 
+@pytest.mark.parametrize("number", [1, 2])
+def test_few_pieces_that_no_text_has_are_not_said(number, tmp_path):
+    path = tmp_path / "vocab.txt"
+    path.write_text("\n".join(["[UNK]", *"ABC"[:number], *map(str, range(50 - number))]))
+    said = [*text_losses.unreachable(FullTokenizer(vocab_file=str(path)))]
+    assert len(said) == number - 1
+
+
 def test_counts_of_parts_add_up():
     lines = ["パンダ [MASK]", "½ <p>", "a"]
     whole = counted(lines)
@@ -287,7 +344,11 @@ def test_a_sample_of_the_first_texts():
     assert_names(marks, "TELUGU ... --strip_accents=false")
     assert_names(unknown, "TELUGU ... train_sentencepiece.py")
     assert tokenizer.reads is None
-    assert text_losses.Sample(tokenizer).sentences() == []  # the features exist
+    sample = text_losses.Sample(tokenizer)
+    assert sample.sentences() == []  # the features exist
+    for number in range(10_001):
+        sample(f"a {number}")
+    assert len(sample._texts) == 10_000
 
 
 def test_numbers_of_rows_and_scores_are_no_texts():

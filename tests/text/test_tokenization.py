@@ -351,8 +351,11 @@ def test_pieces_of_sentencepiece_are_no_wordpiece_vocabulary(tmp_path):
     path.write_text("[UNK]\n▁the\n▁cat\ns\n")
     with refuses("vocab_file ... 2 of 4 ... vocab.txt ... spm_model_file"):
         FullTokenizer(vocab_file=str(path))
-    path.write_text("[UNK]\n▁\n" + "".join(f"{letter}\n" for letter in "abcdefghi"))
-    assert FullTokenizer(vocab_file=str(path)).vocab_size == 11  # the sign itself is a token
+    path.write_text("\n".join(["[UNK]", "▁", *"abcdefgh"]))
+    assert FullTokenizer(vocab_file=str(path)).vocab_size == 10  # the sign itself is a token
+    path.write_text("\n".join(["[UNK]", "▁", *"abcdefg"]))
+    with refuses("vocab_file ... 1 of 9 ... vocab.txt"):  # more than a tenth
+        FullTokenizer(vocab_file=str(path))
 
 
 @pytest.mark.parametrize(

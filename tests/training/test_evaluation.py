@@ -223,6 +223,16 @@ def test_metrics_of_another_file_do_not_change_the_best(directory, capsys):
     assert cards._metrics(earlier, 4) == {"value": "4.0"}
 
 
+def test_what_is_evaluated_after_the_best_is_not_evaluated_again(directory, capsys):
+    make(Run(directory), sign=-1).evaluate_directory(timeout=0)
+    assert RunDirectory(str(directory)).results == (4, 2, -2.0)
+    capsys.readouterr()
+    make(Run(directory), sign=-1).evaluate_directory(timeout=0)
+    out = capsys.readouterr().out
+    assert not evaluated_steps(out)
+    assert_says(out, "step 4 ... 2")
+
+
 def test_other_files_and_no_numbered_checkpoint(directory):
     make(Run(directory)).evaluate_directory(timeout=0)
     for _, prefix in run_directory.numbered_in(str(directory)):
@@ -430,6 +440,12 @@ def test_a_checkpoint_is_described_with_its_step_and_the_best_with_its_metric(tm
     assert evaluation.describe(other, "f1") == f"{other} (step 1)"
     (tmp_path / run_directory.BEST_STATE).write_text("7:7:0.5")  # of another checkpoint
     assert evaluation.describe(best, "f1") == f"{best} (step 1)"
+
+
+def test_counts_are_no_metrics_to_choose_by():
+    with refuses("--best_metric=f2 ... f1") as error:
+        evaluation.check_metric("f2", ["f1", "count_a_as_b"])
+    assert "count_" not in str(error.value)
 
 
 @pytest.mark.parametrize("value", ["nan", "inf"])

@@ -7,9 +7,11 @@ import errno
 import functools
 import json
 import os
+import re
 import signal
 import sys
 import tempfile
+import types
 
 import numpy as np
 import pytest
@@ -21,7 +23,7 @@ from albert_tf.checkpoints.run_directory import EvaluatedOn
 from albert_tf.config import AlbertConfig
 from albert_tf.model import heads, objectives, optimization
 from albert_tf.records import input_pipeline, schemas
-from albert_tf.training import devices, evaluation, loop, metrics, steps
+from albert_tf.training import devices, evaluation, loop, metrics, steps, stopping
 from albert_tf.training.splits_and_results import Evaluation
 from tests import GOLDEN, ROOT, read_arrays
 from tests.errors import assert_names, assert_says, refuses
@@ -200,6 +202,29 @@ def test_a_run_that_is_asked_to_end_while_it_saves_saves_first(
     assert len(evaluated) == evaluates * (asked // 2 - 1)
 
 
+def test_the_time_of_evaluations_and_of_checkpoints(run, capsys):
+    run.settings = dataclasses.replace(run.settings, iterations_per_loop=1)
+    run.saver.paused, rows = 7.0, []
+    run.metrics.writers.append(types.SimpleNamespace(write=lambda *row: rows.append(row)))
+
+    def evaluate(_):
+        run.metrics._start -= 1000  # as if it took long, which is no time of the training
+
+    run.train(batches_of(golden_rows()), 4, evaluate)
+    assert len(rows) == 4
+    assert all(point["sequences_per_second"] > 4 / 1000 for *_, point in rows)
+    (seconds,) = re.findall(r"waited (\d\.\d\d) s for each of 3 ", capsys.readouterr().out)
+    assert 2.33 <= float(seconds) < 5
+
+
+def test_workers_agree_on_when_they_read_metrics(monkeypatch):
+    monkeypatch.setattr(devices, "num_workers", lambda _: 2)
+    # The other one proposes 6 steps.
+    monkeypatch.setattr(devices, "sum_over_workers", lambda _, given: [given[0] + 6, given[1]])
+    stops = stopping.Stops(None, types.SimpleNamespace(steps_in_check=lambda: 2))
+    assert [step for step in range(9) if stops.is_due()] == [0, 4, 8]
+
+
 def test_an_evaluation_is_interrupted_at_once(run, tmp_path):
     def evaluate(_):
         os.kill(os.getpid(), signal.SIGTERM)
@@ -298,6 +323,20 @@ def test_a_damaged_old_checkpoint_does_not_end_a_run(run, tmp_path):
     assert run_directory.latest_in(str(tmp_path)) == f"{tmp_path}/model.ckpt-3"
 
 
+def test_a_damaged_newest_checkpoint_is_skipped(run, tmp_path, capsys):
+    save_three(run)
+    (tmp_path / "model.ckpt-3.data-00000-of-00001").write_bytes(b"half")
+    assert run.restore_newest() == f"{tmp_path}/model.ckpt-2"
+    assert_says(capsys.readouterr().out, f"{tmp_path}/model.ckpt-3")
+
+
+def test_the_loss_of_an_evaluation_is_the_mean_of_its_batches(run):
+    dataset = tf.data.Dataset.from_tensor_slices(golden_rows()).batch(6)
+    losses = [run.evaluate(dataset.skip(n).take(1))["loss"] for n in range(3)]
+    assert run.evaluate(dataset)["loss"] == pytest.approx(np.mean(losses))
+    assert run.evaluate(dataset, max_steps=2)["loss"] == pytest.approx(np.mean(losses[:2]))
+
+
 @pytest.mark.parametrize("keeps", [False, True])
 def test_the_best_checkpoint_holds_moments_if_asked_for(keeps, run, tmp_path):
     run.settings = dataclasses.replace(run.settings, save_moments_for_best=keeps)
@@ -340,6 +379,7 @@ def profiled(directory, steps, first, last):
         for step in range(first, last + 1):
             with profiler.update(step, step):
                 value.assign(value @ value)
+            assert not (profiler._runs and step >= steps[1])
     finally:
         profiler.close()
     return list(directory.glob("plugins/profile/*/*.xplane.pb"))

@@ -100,23 +100,38 @@ def test_the_entropy_of_records_is_that_of_their_masked_pieces(records):
     assert source.entropy == pytest.approx(-(shares * np.log(shares)).sum())
 
 
+def test_records_that_are_read_before_the_training(records, monkeypatch):
+    counts, first_records = [], record_files.first_records
+
+    def spy(path, count):
+        counts.append(count)
+        return first_records(path, count)
+
+    monkeypatch.setattr(record_files, "first_records", spy)
+    checked(records)
+    assert counts == [200] * 5  # 1000 of all files
+    checked(20 * records)
+    assert counts[5:] == [16] * 100  # and 16 of each
+
+
 @pytest.mark.parametrize(
-    "losses, said",
+    "steps, losses, said",
     [
-        ({500: 6.5, 999: 6.5, 1000: 6.5, 1100: 6.46, 1500: 6.5}, 1),  # once
-        ({500: 6.5, 1000: 6.5, 1500: 6.44, 2000: 6.5}, 0),  # it has learnt more by then
-        ({1300: 6.6, 1400: 6.6}, 1),
-        ({1300: 6.6}, 0),  # the mean over all updates, with the high losses at the start
-        ({900: 6.6, 1900: 6.6}, 0),  # the same
-        ({499: 7.0}, 0),  # a short training is not judged
+        (5000, {500: 6.5, 999: 6.5, 1000: 6.44, 1100: 6.46, 1500: 6.5}, 1),  # once
+        (5000, {500: 6.5, 1000: 6.5, 1500: 6.44, 2000: 6.5}, 0),  # it has learnt more by then
+        (5000, {1300: 6.6, 1400: 6.6}, 1),
+        (5000, {1300: 6.6}, 0),  # the mean over all updates, with the high losses at the start
+        (5000, {900: 6.6, 1900: 6.6}, 0),  # the same
+        (1000, {499: 6.5, 500: 6.44, 600: 6.5}, 1),  # not before 500 updates
+        (499, {499: 7.0}, 0),  # a short training is not judged
     ],
 )
-def test_a_training_on_the_plateau_is_told_once(losses, said, capsys):
-    notice = pretraining.PlateauNotice(6.5, 499 if 499 in losses else 5000)
+def test_a_training_on_the_plateau_is_told_once(steps, losses, said, capsys):
+    notice = pretraining.PlateauNotice(6.5, steps)
     for step, loss in losses.items():
         notice.write("eval", step, {"masked_lm_loss": 7.0})
         notice.write("train", step, {"masked_lm_loss": loss})
     captured = capsys.readouterr()
     text = captured.out + captured.err
-    assert sum(names(line, "Warning ... 5000 ... 6.50") for line in text.splitlines()) == said
+    assert sum(names(line, f"Warning ... {steps} ... 6.50") for line in text.splitlines()) == said
     assert text.count("Warning") == said

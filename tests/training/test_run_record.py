@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """run.json when a run is resumed: what has changed, earlier starts, the seed."""
 
+import dataclasses
 import json
 import types
 
@@ -91,6 +92,7 @@ def test_each_change_is_a_line(written, run, capsys):
         f"tensorflow ... none ... {tf.__version__}",
         f"{written}/input ... 3 ... 6",
     )
+    assert run_record._shown("x" * 120) == "x" * 120
     assert not any("seed" in line for line in lines)  # it is still the one from before
     assert_says("\n".join(lines), 'devices ... ["TPU:0", "TPU:1"] ... ["', "python ... 3.0")
 
@@ -139,11 +141,11 @@ def test_earlier_starts_are_kept(written, run):
 
 
 def test_a_done_run_has_the_settings_that_it_was_trained_with(written, run):
-    def check(last_step=2, directory=written, **changes):
+    def check(last_step=2, directory=written, text=None, **changes):
         found, values = source.Source(str(directory)), FLAGS | {"do_train": True} | changes
         typed = {name: value for name, value in values.items() if value is not None}
         settings = resolve.resolve(rows_of("run_classifier"), typed)
-        now = described(directory, run, [], **changes)
+        now = dataclasses.replace(described(directory, run, [], **changes), text=text or {})
         run_record.check_done(found, 2, last_step, settings, now)
 
     check(init_checkpoint="second", output_dir="moved", data_dir="other/data", do_eval=True)
@@ -158,6 +160,10 @@ def test_a_done_run_has_the_settings_that_it_was_trained_with(written, run):
     ):
         with refuses(f"step 2 of 2 ... run.json ... {shown} ... --do_train=false"):
             check(**others)
+    check(text={"max_seq_length": 8})  # earlier versions did not record it
+    rewrite(written, text={"max_seq_length": 16})
+    with refuses("--max_seq_length=8, before 16"):
+        check(text={"max_seq_length": 8})
 
 
 @pytest.mark.parametrize("is_chief", [True, False])

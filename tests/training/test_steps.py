@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A step: the same in parts as at once, with any precision, and a function of its seed."""
 
+import contextlib
+import itertools
+import types
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -109,6 +113,21 @@ def test_dropout_follows_from_seed_and_step(features):
     assert first[0, loss] != first[1, loss]  # step 0 has a rate of its own: masks differ
 
 
+def test_each_seed_step_replica_and_part_has_masks_of_its_own(features, monkeypatch):
+    step, _, optimizer = make_step(gradient_accumulation_steps=2)
+    keys = []
+
+    def of_part(features, totals, key):
+        keys.append(tuple(key.numpy()))
+        return [None] * len(step._variables), tf.zeros([9])
+
+    monkeypatch.setattr(step, "_gradients_of_part", of_part)
+    for step._seed, number, replica in itertools.product((1, 2, 2**31 + 1), range(2), range(2)):
+        optimizer.iterations.assign(number)
+        step._gradients(features, None, tf.constant(replica))
+    assert len(keys) == len({*keys}) == 3 * 2 * 2 * 2
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
     "options",
@@ -138,7 +157,7 @@ def test_a_step_that_overflows_is_skipped_counted_and_lowers_the_scale(float16, 
     steps.loss_scale_variables(optimizer)["loss_scale"].assign(2.0**120)
     before = values(model)
     row = run(step, features)[0]
-    assert not np.isfinite(row[-2])
+    assert not np.isfinite(row[-2]) and row[-1] == 2.0**120
     assert optimizer.loss_scale.numpy() == 2.0**119
     assert steps.inner_optimizer(optimizer).iterations.numpy() == 1
     for name, value in values(model).items():
@@ -157,6 +176,17 @@ def test_no_code_is_rewritten_by_autograph():
         return {"doubled": 2 * features["x"]}
 
     np.testing.assert_array_equal(predictions(model)["doubled"], [[2], [4]])
+
+
+def test_rows_that_fill_a_batch_are_left_out_and_not_counted(monkeypatch):
+    counts = []
+    bar = contextlib.nullcontext(types.SimpleNamespace(update=counts.append))
+    monkeypatch.setattr(steps.progress, "LogLines", lambda *_: bar)
+    model = lambda features, training: {"same": features["x"]}  # noqa: E731
+    predict = steps.Predictor(tf.distribute.get_strategy(), model, shows_progress=False)
+    batches = [(np.array([1, 0, -1]), {"x": np.array([[5], [6], [0]], np.int32)})]
+    assert predict(batches, 2)["same"].tolist() == [[6], [5]]
+    assert counts == [2]
 
 
 @pytest.mark.parametrize("value", [np.nan, -np.inf])  # infinite ones are those of padding in SQuAD

@@ -250,3 +250,6 @@ def test_logits_that_are_nearly_the_same_are_not_told_apart():
     assert predictions.robust_threshold(3.0) == pytest.approx(2.00001)
     lowest = squad_predictions.Predictions({}, dict(enumerate(odds[1:])))
     assert lowest.robust_threshold(1.00002) == 0.0
+    for gap, threshold in ((9e-5, -1.0), (1.1e-4, 5.5e-5)):
+        two = squad_predictions.Predictions({}, {0: 0.0, 1: gap})
+        assert two.robust_threshold(gap) == threshold

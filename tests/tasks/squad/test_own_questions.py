@@ -181,6 +181,7 @@ def test_answers_that_are_not_in_their_context_are_left_out(read):
     given = FullTokenizer(vocab_file=str(tiny.WORDPIECE)), features.WindowSettings(64, 16, 8)
     found = features.convert_examples(examples, *given, training=True)
     assert found.skipped(examples) == ["b"]
+    assert [each.is_lost for each in read(rows[1:])[0]] == [True, False]  # no more than half
     with refuses("q.json ... 2 answers ... b ... 'Karl'"):
         read([*rows[1:], flat(id="d", answers="Emma")])
 
