@@ -13,10 +13,10 @@ from albert_tf.cli import flag_groups, launch
 PAPER_BATCH = 4096  # batch size for the default learning rate, section 4.1 of the paper
 
 
-def warn(given):
-    """Warns about valid but probably unintended values."""
-    if given.start_warmup_step:
-        step = given.start_warmup_step
+def warn(given, first_step):
+    """Warns about valid but probably unintended values of a training that begins at a step."""
+    step = given.start_warmup_step
+    if step > first_step:
         print(
             f"Warning: the learning rate is negative before --start_warmup_step={step}: the flag "
             "is for trainings that go on from that step."
@@ -43,7 +43,7 @@ def main(given):
     model = model_flags.of_run(given)
     settings = model.settings
     if settings.do_train:
-        warn(settings)
+        warn(settings, model.resumes and run_directory.step_of(model.source.checkpoint) or 0)
     records = record_files.expand_patterns(settings.input_file, "input_file")
     if settings.eval_input_file:
         records += record_files.expand_patterns(settings.eval_input_file, "eval_input_file")

@@ -269,7 +269,10 @@ def check_path(name, paths):
         raise UserError(f"{name}={paths!a}: a path must be UTF-8. Rename the file")
     for path in paths.split(","):
         if re.match(r"\s*(https?|ftp)://", path):
-            raise UserError(f"{name}={path}: nothing is downloaded. Download it, and give its path")
+            raise UserError(
+                f"{name}={path}: nothing is downloaded. Download it, and give its path; "
+                "download_model.py downloads the released models"
+            )
         try:
             os.stat(path)
         except OSError as error:

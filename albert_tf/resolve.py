@@ -347,11 +347,13 @@ def _holds(condition, settings):
 
 def _described(condition, settings):
     """A condition that does not hold, for a message."""
-    parts = []
+    parts, lacking = [], []
     for name, values, negated in _alternatives(condition):
         if values:
             wanted = "" if negated else f"; it is for --{name}={' or '.join(values)}"
             parts.append(f"with {as_flag(name, settings[name].value)}{wanted}")
+        elif negated:
+            parts.append(f"with --{name}")
         else:
-            parts.append(f"{'with' if negated else 'without'} --{name}")
-    return " or ".join(parts)
+            lacking.append(f"--{name}")
+    return " or ".join(parts + [f"without {' or '.join(lacking)}"] * bool(lacking))

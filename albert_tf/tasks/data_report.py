@@ -31,7 +31,7 @@ _LIMITS = {
         0.05,
         "are longer than --max_seq_length={max_seq_length} and are cut",
         "raise --max_seq_length, up to the positions of the model ({length_of_99_percent} would "
-        "cut 1% of them); run_classifier.py has --long_texts for texts of your own",
+        "cut 1% of them); texts of your own have --long_texts of run_classifier.py too",
     ),
     "unknown": (
         0.02,

@@ -352,8 +352,8 @@ def find_best(directory, given=None):
     """
     folder = RunDirectory(directory)
     prefix = folder.trained_or(given)
-    if not folder.best:
-        print(f"No {run_directory.BEST} in {directory} (no evaluation was made): using {prefix}")
+    if not folder.best and folder.latest:
+        print(f"There is no {run_directory.BEST} in {directory}: using {prefix}")
     return prefix
 
 

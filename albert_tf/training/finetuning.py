@@ -91,7 +91,8 @@ def _say_end(data, options):
     if is_best and evaluation.are_same(folder.evaluated_on, data.evaluated_on()):
         print(report)
     print(f"The {kind} model is {source}")
-    print(as_called("Next: python predict.py"), f"--model={shlex.quote(directory)} {given}")
+    if folder.settings:  # a directory of the original lacks config and vocabulary
+        print(as_called("Next: python predict.py"), f"--model={shlex.quote(directory)} {given}")
 
 
 def steps_of_epochs(count, batch_size, epochs):
