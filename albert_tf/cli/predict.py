@@ -249,6 +249,7 @@ def of_checkpoint(loaded, embeddings, record=None):
         labels=loaded.labels or (),
         of_training=record.flags if record else {},
         header=tuple(record.data.get("header", ())) if record else (),
+        trained_on=next(iter(record.input_files), "") if record else "",
     )
 
 

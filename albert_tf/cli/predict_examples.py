@@ -2,7 +2,6 @@
 """Reads examples for predict.py from lines of JSON or columns."""
 
 import codecs
-import collections
 import contextlib
 import difflib
 import itertools
@@ -30,6 +29,7 @@ OUTPUTS = (  # in the order of an output line
 # A key at least this similar to an input is misspelt: text_pairs is, question_id is not.
 CLOSE = 0.85
 _ALIKE = 0.9  # of the lines of a file of words: those with as many columns
+_LONG = 13  # letters; few words have as many, and few texts of languages without spaces have less
 _WORD_LISTS = ("tokens", "words")  # keys of JSON objects with a list of words in place of a text
 
 
@@ -47,6 +47,7 @@ class Model(NamedTuple):
         is_of_words: bool, whether the model labels the words of a text.
         of_training: dict of the flags of the training, some of which tell how its files are read.
         header: sequence of str, the names of the columns of the training file.
+        trained_on: str, the path of the training file; "" if it is unknown.
         labels: sequence of str, the classes of the model, by which its files are known; empty if
             there are none, or they are unknown.
         may_be_empty: tuple of those of `inputs` that may have no visible character.
@@ -62,6 +63,7 @@ class Model(NamedTuple):
     labels: tuple = ()
     of_training: Mapping = types.MappingProxyType({})
     header: tuple = ()
+    trained_on: str = ""
     may_be_empty: tuple = ("text_pair", "article")
 
     @property
@@ -319,28 +321,56 @@ def sentences(path, model, columns):
     first = next((line for line in unpacking.lines(path) if line.strip()), b"")
     if first.removeprefix(codecs.BOM_UTF8).lstrip().startswith((b"{", b"[")):
         return None
-    wanted = tables.column_of(columns.get("text"))
-    label = None
-    if wanted is None:  # 0 is the default of a training: the column is recognised
-        wanted = tables.column_of(model.of_training.get("text_column")) or None
-        label = tables.column_of(model.of_training.get("label_column"))
-    found = word_files.read_words(path)
-    rows = found.rows
-    widths, names = {len(row) for row in rows}, {*rows[0], *found.header}
-    is_list = widths == {1} and len(rows) > 1 and not path.endswith(".csv")
-    # Plain tags may end texts too, but for a given column, or blank lines between sentences.
-    may_be_tags = len(found) > 1 or isinstance(label, int)
-    is_labelled = _are_labelled(rows, label, model.labels if may_be_tags else ())
-    is_of_words = is_list or path.endswith(word_files.OF_WORDS_ALONE) or found.header or is_labelled
-    is_known = wanted in names and wanted == model.of_training.get("text_column")
-    if not (is_of_words or is_known):
+    given, of_training = tables.column_of(columns.get("text")), model.of_training
+    known = model.trained_columns.get("text"), tables.column_of(of_training.get("label_column"))
+    wanted, label = known if given is None else (given, None)
+    form = word_files.Form(model.header, has_tabs=".tsv" in (path[-4:], model.trained_on[-4:]))
+    found = word_files.read_words(path, labels=model.labels, form=form)
+    names = {*found.rows[0], *found.header}
+    is_named = found.header or (wanted in names and wanted == of_training.get("text_column"))
+    is_named = is_named or path.endswith(word_files.OF_WORDS_ALONE) or b"-DOCSTART-" in first
+    if not (is_named or _are_words(found, given, label, model.labels)):
+        print(f"{path}: each line is a text; for words, name the file .conll", file=sys.stderr)
         return None
-    there = names | {*range(max(widths))}
+    there = {given, *names, *range(found.form.width)} - {None}
     if wanted in there:
         columns = word_files.Columns(wanted, label if label in there else None)
-        found = word_files.read_words(path, columns)
+        found = word_files.read_words(path, columns, model.labels, form)
     print(f"{path} is read with a word on each line, in {len(found)} sentences", file=sys.stderr)
     return [parts_of({"text": [w.text for w in words]}, model, words[0].place) for words in found]
+
+
+def _are_words(found, given, label, labels):
+    """Whether the lines of a file of an unknown kind are words, and not texts.
+
+    Nearly all lines of words have as many columns, and these have labels, or most cells are short
+    and have no space. If spaces separate the columns, texts may have as many words by chance: then
+    groups of lines between blank ones show that they are no texts, or the number of a column that
+    is given. These also allow words with spaces, and so does `.tsv`.
+
+    Args:
+        found: word_files.Sentences.
+        given: str or int, the column of the words, by a flag; or None.
+        label: str or int, the column of the labels in the training; or None.
+        labels: sequence of str, those of the model.
+    """
+    rows, width = found.rows, found.form.width
+    alike = [row for row in rows if len(row) == width]
+    is_header = given is None and "text" in rows[0] and {*rows[0]}.isdisjoint(labels)
+    if is_header or len(rows) < 2 or len(alike) < _ALIKE * len(rows):
+        return False
+    columns = [*zip(*alike, strict=True)]
+    last = label if label in range(width) else -1
+    of_labels = {cell.strip() for cell in columns[last]}
+    # Plain tags may end texts too, but for a known column.
+    are_known = last == label and of_labels <= {*labels}
+    if width > 1 and (are_known or of_labels == {"_"} or tag_schemes.are_of_spans(of_labels)):
+        return True
+    is_apart = isinstance(given, int) or found.path.endswith(".tsv") or 1 < len(found) < len(rows)
+    is_list = not (found.has_spaces or found.path.endswith(".csv"))
+    is_list = is_list and not any(" " in cell for cell in itertools.chain(*columns))
+    counts = [sum(" " not in cell and 0 < len(cell) < _LONG for cell in cells) for cells in columns]
+    return (is_apart or is_list) and min(counts) * 2 > len(alike)
 
 
 def questions(path, model):
@@ -414,24 +444,6 @@ def _is_copied(name, used, model):
         _check_key(name, model, "")
         return name not in {*used, *model.inputs}
     return False
-
-
-def _are_labelled(rows, column, labels):
-    """Whether rows of some columns seem to be words with labels: of a scheme, or of a model.
-
-    Args:
-        rows: list of lists of str.
-        column: int, of the labels; by default they are in the last.
-        labels: sequence of str, those of the model. Marks alone, such as a full stop, end texts.
-    """
-    ((width, count),) = collections.Counter(map(len, rows)).most_common(1)
-    if width == 1 or count < _ALIKE * len(rows):
-        return False
-    rows = [row for row in rows if len(row) == width]
-    column = column if isinstance(column, int) and column < width else -1
-    found = {row[column].strip() for row in rows}
-    are_known = len(rows) > 1 and found <= {*labels} and any(map(str.isalnum, "".join(found)))
-    return are_known or found == {"_"} or tag_schemes.are_of_spans(found)
 
 
 def _keys_of_training(line, name, model):

@@ -202,6 +202,7 @@ class NerData(base.DataSet):
         "cut": "{} pieces at the ends of words do not fit and are cut",
     }
     unit = "sentences"
+    header = property(lambda self: self._of_training[0].header)
     labels_of_test = "labels"
 
     @property
@@ -215,22 +216,21 @@ class NerData(base.DataSet):
 
     def read(self, split):
         """The Sentences of a split; its oddities are counted with the features."""
-        path, is_needed, header = self.sources(split)[0], split != "test", ()
+        path, is_needed, form = self.sources(split)[0], split != "test", word_files.UNKNOWN
         if split != "train":
             with contextlib.suppress(UserError):  # the training file may not be needed
-                header, _ = self._of_training
-        found = word_files.read(path, self.task.labels, is_needed, self.columns, header)
+                form, _ = self._of_training
+        found = word_files.read(path, self.task.labels, is_needed, self.columns, form)
         if split == "test" and found.has_labels:
             label_lists.warn_if_all_alike(path, found.labels)
-        widths = collections.Counter(map(len, found.rows))
-        ragged = len(found.words) - max(widths.values())
+        ragged = sum(len(cells) != found.form.width for cells in found.rows)
         return found, {"comments": found.comments, "ragged": ragged}
 
     @functools.cached_property
     def _of_training(self):
-        """Header and Columns of the training file."""
+        """Form and Columns of the training file."""
         found = word_files.read_words(self.sources("train")[0], self.columns)
-        return found.header, found.columns
+        return found.form, found.columns
 
     def _say(self, split, counts):
         if counts["words"]:

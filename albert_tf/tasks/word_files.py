@@ -68,6 +68,23 @@ class Columns(NamedTuple):
 RECOGNISED = Columns()
 
 
+class Form(NamedTuple):
+    """How a file is written, which tells how others of the same data set are.
+
+    Attributes:
+        header: tuple of str, the names of the columns; empty if there are none.
+        width: int, the number of columns of most words; 0 if it is unknown.
+        has_tabs: bool, whether tabs alone separate its columns.
+    """
+
+    header: tuple = ()
+    width: int = 0
+    has_tabs: bool = False
+
+
+UNKNOWN = Form()
+
+
 class Sentences(list):
     """The sentences of a file, lists of Word, none of them empty.
 
@@ -78,13 +95,14 @@ class Sentences(list):
         comments: int, number of lines left out: those that begin with # and are no words, and
             those of CoNLL-U that are only parts of words or several words.
         columns: Columns, those found.
-        header: list of str, the names of the columns; empty if there are none.
+        form: Form; also `header`, its names of columns.
+        has_spaces: bool, as of `columns_of`.
     """
 
-    def __init__(self, sentences, path, lines, comments, columns, header):
+    def __init__(self, sentences, path, lines, comments, columns, form, has_spaces):
         super().__init__(sentences)
-        self.path, self.lines, self.comments = path, lines, comments
-        self.columns, self.header = columns, header
+        self.path, self.lines, self.comments, self.columns = path, lines, comments, columns
+        self.form, self.header, self.has_spaces = form, form.header, has_spaces
 
     @property
     def words(self):
@@ -94,7 +112,7 @@ class Sentences(list):
     @property
     def rows(self):
         """The columns of the line of each word: list of lists of str."""
-        return [columns_of(self.lines[word.line - 1]) for word in self.words]
+        return [columns_of(self.lines[word.line - 1], self.has_spaces) for word in self.words]
 
     @property
     def labels(self):
@@ -118,7 +136,7 @@ def input_file(data_dir, split, needed=None):
     return split_files.find(data_dir, split, *groups, needed=needed)
 
 
-def read(path, labels=(), needs_labels=True, columns=RECOGNISED, header=()):
+def read(path, labels=(), needs_labels=True, columns=RECOGNISED, form=UNKNOWN):
     """Reads a file.
 
     Args:
@@ -127,7 +145,7 @@ def read(path, labels=(), needs_labels=True, columns=RECOGNISED, header=()):
         needs_labels: bool; if False, the file may have no labels at all, or unusable ones: then a
             line says why, and the words have none.
         columns: Columns.
-        header: sequence of str, as of `read_words`.
+        form: Form, as of `read_words`.
 
     Returns:
         Sentences.
@@ -136,29 +154,32 @@ def read(path, labels=(), needs_labels=True, columns=RECOGNISED, header=()):
         UserError: as `read_words`; a line holds several words; or a label is missing, does not fit
             the others or is unknown.
     """
-    sentences = read_words(path, columns, labels, header)
+    sentences = read_words(path, columns, labels, form)
     _check_words(sentences, columns, labels)
     found = {*sentences.labels}
     has_none = not needs_labels and len(found) == 1 and found <= {"", "_", "-"} - {*labels}
     try:
         if not has_none:
-            _read_labels(sentences, labels, columns)
+            _read_labels(sentences, labels, columns, form)
             return sentences
     except UserError as error:
         if needs_labels:
             raise
         print(f"The test set is not scored: {error}")
+        if sentences.columns.label is None:  # the last column may have no labels at all
+            sentences.columns = sentences.columns._replace(label=max(map(len, sentences.rows)))
     sentences.relabel(itertools.repeat(""))
     return sentences
 
 
-def _read_labels(sentences, labels, columns):
+def _read_labels(sentences, labels, columns, form):
     """Reads brackets as labels of BIO, and spellings such as 1.0 as those that are known.
 
     Args:
         sentences: Sentences.
         labels: sequence of str, as of `read`.
         columns: Columns, those given.
+        form: Form, as of `read`.
 
     Raises:
         UserError: a label is missing, does not fit the others or is unknown.
@@ -184,6 +205,9 @@ def _read_labels(sentences, labels, columns):
         raise UserError(f"{places['']}: the label is missing. {remedy}")
     for word in sentences.words:
         if labels and word.label not in labels:
+            path, n = sentences.path, sentences.form.width
+            if sentences.columns.label is None and n < form.width:
+                raise UserError(f"{path} has {n} columns and no labels; training had {form.width}")
             raise UserError(
                 f"{word.place}: unknown label {reprlib.repr(word.label)}; known are "
                 f"{', '.join(labels)}. Correct it, or give the labels of all files as --labels"
@@ -192,14 +216,15 @@ def _read_labels(sentences, labels, columns):
         tag_schemes.check_ends(places, tag_schemes.find(labels or places))
 
 
-def read_words(path, columns=RECOGNISED, labels=(), header=()):
+def read_words(path, columns=RECOGNISED, labels=(), form=UNKNOWN):
     """Reads a file without checking its labels.
 
     Args:
         path: str, in UTF-8.
         columns: Columns.
         labels: sequence of str, some labels that words may have.
-        header: sequence of str, the first line of the training file, which may be one here too.
+        form: Form, that of the training file: its first line may be one here too, and words may
+            have spaces if it has tabs.
 
     Returns:
         Sentences.
@@ -209,8 +234,9 @@ def read_words(path, columns=RECOGNISED, labels=(), header=()):
             missing; the message names the line.
     """
     lines, places, columns, of_table = _lines(path, columns)
-    rows = [(n, _cells_of(line)) for n, line in enumerate(lines, start=1)]
-    columns, names, divides = _read_header(path, lines, rows, columns, header)
+    has_spaces = of_table is None and _have_spaces(lines, labels, form)
+    rows = [(n, _cells_of(line, has_spaces)) for n, line in enumerate(lines, start=1)]
+    columns, names, divides = _read_header(path, lines, rows, columns, form.header)
     is_comment = _comments(lines, [row for row in rows if row[1]], labels)
     kept = [row for row in rows if of_table is not None or not (row[1] and is_comment(*row))]
     left_out = len(rows) - len(kept)
@@ -225,11 +251,11 @@ def read_words(path, columns=RECOGNISED, labels=(), header=()):
     sentences = (
         [_word(n, cells, columns, places[n - 1]) for n, cells in group] for group in groups
     )
-    names = names or of_table or []
-    found = Sentences(filter(None, sentences), path, lines, left_out, columns, names)
-    if not found:
+    if not any(groups):
         raise UserError(f"{path} holds no word; a line is a word and its label")
-    return found
+    ((width, _),) = collections.Counter(len(x) for group in groups for _, x in group).most_common(1)
+    form = Form((*(names or of_table or ()),), width, has_tabs=of_table is None and not has_spaces)
+    return Sentences(filter(None, sentences), path, lines, left_out, columns, form, has_spaces)
 
 
 def _lines(path, columns):
@@ -324,8 +350,6 @@ def _of_objects(table, columns):
                     )
             if len(lists[0]) != len(lists[-1]):
                 raise UserError(f"{len(lists[0])} words, but {len(lists[-1])} labels")
-        if len(lists) == 1:  # a tab at the end of a line keeps a word with spaces whole
-            lists.append([""] * len(lists[0]))
         for cells in zip(*lists, strict=True):
             yield row.place, [str(cell) for cell in cells]
         yield row.place, ()
@@ -389,9 +413,21 @@ def _divided(path, rows, columns):
         )
 
 
-def _cells_of(line):
+def _have_spaces(lines, labels, form):
+    """Whether spaces separate columns: at least half of the lines have spaces and no tab.
+
+    If the training file has tabs, a label has to follow the last space: words may have spaces.
+    Arguments are those of `read_words`.
+    """
+    filled = [x.strip(" ") for x in lines if x.strip() and not x.startswith(("#", DOCUMENT_START))]
+    parts = [x.rpartition(" ") for x in filled if "\t" not in x]
+    count = sum(bool(space and (not form.has_tabs or last in labels)) for _, space, last in parts)
+    return count * 2 >= len(filled)
+
+
+def _cells_of(line, has_spaces):
     """The columns of a line, none of a blank line or the start of a document: list of str."""
-    cells = columns_of(line)
+    cells = columns_of(line, has_spaces)
     return cells if "".join(cells).strip(" ") and not cells[0].startswith(DOCUMENT_START) else []
 
 
@@ -427,7 +463,7 @@ def _comments(lines, filled, labels):
     def is_comment(number, cells):
         if not words or not cells[0].startswith("#"):
             return False
-        if len(cells) not in widths:
+        if len(cells) not in widths or (len(cells) == 1 and " " in cells[0]):
             return True
         if len(cells) == 1 or cells[-1] in labels:
             return False
@@ -535,19 +571,27 @@ def _size(cell):
 
 
 def _word(line, cells, columns, place):
-    word, label = columns.word, -1 if columns.label is None else columns.label
+    word, label = columns.word, _label_place(cells, columns)
     if word >= len(cells) or not cells[word]:
         raise UserError(f"{place}: column {word} has no word; --text_column gives another")
-    is_alone = len(cells) == word + 1 if label == -1 else label >= len(cells)
-    return Word(cells[word], "" if is_alone else cells[label].strip(), line, place)
+    return Word(cells[word], "".join(cells[label : label + 1]).strip(), line, place)
 
 
-def columns_of(line):
-    """Columns of a line, with tabs between them or else spaces: list of str.
+def _label_place(cells, columns):
+    """The place of the label in a line (list of str): behind its end if it has none."""
+    last = max(len(cells) - 1, columns.word + 1)
+    return last if columns.label is None else min(columns.label, len(cells))
 
-    Any other white space, such as a no-break space, belongs to a word.
+
+def columns_of(line, has_spaces=True):
+    """Columns of a line: list of str.
+
+    Tabs separate them; in a line without tabs, spaces do if `has_spaces`. Any other white space,
+    such as a no-break space, belongs to a word.
     """
-    return line.split("\t") if "\t" in line else list(filter(None, line.split(" ")))
+    if "\t" in line:
+        return line.split("\t")
+    return list(filter(None, line.split(" ") if has_spaces else [line.strip(" ")]))
 
 
 def find_labels(data_dir, given=None, columns=RECOGNISED):
@@ -621,12 +665,14 @@ def with_labels(sentences, labels):
         labels: iterable of str, one for each word.
 
     Returns:
-        str: word and label with a tab between them, and a blank line between sentences; other lines
-        are as they were, or blank.
+        str: the columns of each word with tabs between them, and the new label in that of labels,
+        or behind them if there is none; and a blank line between sentences. Other lines are as they
+        were, or blank.
     """
     lines = [line.strip() for line in sentences.lines]
-    for word, label in zip(sentences.words, labels, strict=True):
-        lines[word.line - 1] = f"{word.text}\t{label}"
+    for word, label, cells in zip(sentences.words, labels, sentences.rows, strict=True):
+        place = _label_place(cells, sentences.columns)
+        lines[word.line - 1] = "\t".join([*cells[:place], label, *cells[place + 1 :]])
     for before, after in itertools.pairwise(sentences):
         if after[0].line == before[-1].line + 1:  # no blank line divides them
             lines[before[-1].line - 1] += "\n"

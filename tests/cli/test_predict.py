@@ -466,6 +466,16 @@ def test_a_warning_of_a_header_that_would_be_predicted(content, warns, capsys):
         ("in.txt", "in\to\nUlm\tb-loc\n", ["in Ulm"]),
         ("in.txt", "In (LOC*\nUlm *)\nis *\n", ["In Ulm is"]),
         ("in.txt", "Ulm B-LOC\nis O\n" * 9 + "New York O\n", ["Ulm is " * 9 + "New"]),
+        ("in.txt", "-DOCSTART- -X-\n\nAnna NNP\n", ["Anna"]),
+        ("in.txt", "Anna NNP\nMeyer NNP\n\nlives V\n", ["Anna Meyer", "lives"]),
+        ("in.csv", "Anna,NNP\nMeyer,NNP\n\nlives,V\n", ["Anna Meyer", "lives"]),
+        ("in.txt", "Anna\tNNP\nlives\tV\n", ["Anna lives"]),
+        ("in.tsv", "New York\nis\nUlm\n", ["New York is Ulm"]),
+        ("in.txt", "New York\nis\n.\n\nIt\nis\n", ["New York is .", "It is"]),
+        ("in.tsv", "id\ttext\n1\tAnna\n2\tUlm\n", None),
+        ("in.tsv", "1\tAnna lives\n2\tAnna is here\n", None),
+        ("in.txt", "北京是中国的首都，他住在柏林。\n" * 2, None),
+        ("in.txt", "It is good.\n\nIt was bad.\n", None),
         ("in.txt", "It is Anna .\nShe lives here .\n", None),
         ("in.txt", "It is a NOUN\n", None),
         ("in.txt", "Anna PROPN\nlives VERB\n", None),
@@ -476,10 +486,30 @@ def test_a_warning_of_a_header_that_would_be_predicted(content, warns, capsys):
         ("in.jsonl", '{"text": "Anna"}\n', None),
     ],
 )
-def test_a_file_with_a_word_on_each_line(name, content, texts, tmp_path):
+def test_a_file_with_a_word_on_each_line(name, content, texts, tmp_path, capsys):
     (tmp_path / name).write_text(content)  # the default column is given, also with an index
     found = predict_examples.sentences(str(tmp_path / name), TAGGED, {})
     assert texts == (found and [" ".join(example[0]["text"]) for example in found])
+    assert name == "in.jsonl" or name in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "column", "words"),
+    [
+        ("in.txt", "Anna NNP\nlives V\n", "0", ["Anna", "lives"]),
+        ("in.txt", "NNP Anna\nV lives\n", "1", ["Anna", "lives"]),
+        ("in.tsv", "Wort\tx\nAnna\tNNP\nlives\tV\n", "Wort", ["Anna", "lives"]),
+        ("in.conll", "New York\nAnna Maria\n", None, ["New York", "Anna Maria"]),  # of tabs
+        ("in.txt", "Anna lives here\nUlm\n", "0", None),
+        ("in.csv", "id,review\n1,It is so\n2,Fine\n3,It is not\n", "review", None),
+        ("in.csv", "id,review\n1,北京\n2,柏林\n", "review", None),
+    ],
+)
+def test_a_given_column_of_words(name, content, column, words, tmp_path):
+    (tmp_path / name).write_text(content)
+    model = TAGGED._replace(trained_on="train.tsv" if column is None else "train.txt")
+    found = predict_examples.sentences(str(tmp_path / name), model, {"text": column})
+    assert words == (found and found[0][0]["text"])
 
 
 @pytest.mark.parametrize(

@@ -240,7 +240,7 @@ def test_brackets_of_conll_2012(written):
 def test_a_file_with_other_labels(written):
     corpus = word_files.read(written("-DOCSTART- -X- O\n\na X O\n\t\nb\tc O\tO\r\n\nc\u00a0d O\n"))
     text = word_files.with_labels(corpus, ["B-LOC", "I-LOC", "O"])
-    assert text == "-DOCSTART- -X- O\n\na\tB-LOC\n\nb\tI-LOC\n\nc\u00a0d\tO\n"
+    assert text == "-DOCSTART- -X- O\n\na\tX\tB-LOC\n\nb\tc O\tI-LOC\n\nc\u00a0d\tO\n"
     assert words_of(word_files.read(written(text))) == words_of(corpus)
 
 
@@ -264,6 +264,9 @@ FORMS = [  # name, content, columns of word and label, number of comments, sente
     ("a.conll", "1 x O\n5 x O\n", (), 0, ["1/O 5/O"]),
     ("a.conll", "1-2\tim\tX\n1\tin\tO\n2\tdem\tO\n2.1\tx\tO\n", (1, 2), 2, ["in/O dem/O"]),
     ("a.conll", CONLL_U, (None, 2), 3, ["in/ADP dem/DET Haus/NOUN"]),
+    # A file of one column: words may have spaces.
+    ("a.conll", "# id 0\nNew York \nis\n.\n\nUlm\n", (), 1, ["New York is .", "Ulm"]),
+    ("a.csv", "New York\nis\n", (), 0, ["New York is"]),
     # Comments, and words with a hash.
     ("a.conll", "# a comment\na O\n# another comment\nb O\n", (), 2, ["a/O b/O"]),
     ("a.conll", "#tag O\n# O\na O\n", (), 0, ["#tag/O #/O a/O"]),
@@ -333,9 +336,8 @@ def test_forms_of_files(name, content, columns, comments, sentences, written):
     said = [" ".join("/".join(filter(None, word[:2])) for word in words) for words in found]
     assert (said, found.comments) == (sentences, comments)
     if "1-2" not in content:  # lines of CoNLL-U that are no words stay, and read as words
-        again = word_files.read(
-            written(word_files.with_labels(found, ["x"] * len(found.words)), "again.conll")
-        )
+        content = word_files.with_labels(found, ["x"] * len(found.words))
+        again = word_files.read(written(content, "again.conll"), "x", columns=found.columns)
         assert words_of(again) == words_of(found) and {w.label for w in again.words} == {"x"}
 
 
@@ -437,12 +439,28 @@ def test_a_file_of_another_scheme(labels, other, written):
     assert word_files.read(path, other.split()).has_labels  # alone, it is of another scheme
 
 
-def test_the_header_of_the_training_file(written, tmp_path):
-    rows = "".join(f"w{n} {'O' if n % 3 else 'LOC'}\n" for n in range(30))
+@pytest.mark.parametrize(
+    ("train", "test", "words", "said"),
+    [
+        ("word tag\nin O\nUlm LOC\n", "word\nAnna\n", "Anna", ""),
+        ("in\tO\nUlm\tLOC\n", "New York\nAnna Maria\n", "New York/Anna Maria", ""),
+        ("in\tO\nUlm\tLOC\n", "New O\nYork LOC\n", "New/York", ""),
+        ("in IN P O\nUlm NN N LOC\n", "New NN N\nYork NN N\n", "New/York", "test ... 3 ... 4"),
+        ("in IN P O\nUlm NN N LOC\n", "New O\nYork LOC\n", "New/York", ""),
+    ],
+)
+def test_the_form_of_the_training_file(train, test, words, said, written, tmp_path, capsys):
+    written(train), written(test, "test.conll"), written(test, "dev.conll")
     data = ner.NerData(task(None, 8, ("LOC", "O")), str(tmp_path), "", "")
-    written(f"word tag\n{rows}")
-    written("word\nAnna\n", "test.conll")
-    assert words_of(data.read("test")[0]) == [["Anna"]]
+    found, _ = data.read("test")
+    assert ["/".join(sentence) for sentence in words_of(found)] == [words]
+    assert data.header == (("word", "tag") if "word" in train else ())
+    assert found.has_labels == ("LOC" in test)
+    if said:  # the predicted label comes last, and no column is lost
+        assert_names(capsys.readouterr().out, said)
+        assert word_files.with_labels(found, ["O", "LOC"]).startswith("New\tNN\tN\tO\n")
+        with refuses(f"dev.conll ... {said.removeprefix('test ... ')}"):
+            data.read("dev")
 
 
 def test_two_columns_with_the_name_of_the_labels(tmp_path):
