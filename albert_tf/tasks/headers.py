@@ -60,27 +60,6 @@ def _is_shared(task, paths, split):
     return shared
 
 
-def of_training(task, paths):
-    """The names of the columns of the training file, for other files, as of `tables.number_of`.
-
-    Args:
-        task: glue.GlueTask.
-        paths: dict from split to path.
-
-    Returns:
-        dict from number to name; empty without a header, or if the flags name all columns.
-    """
-    columns = task.text + task.label
-    if "train" not in paths or len(tables.names_in(columns)) == len(columns):
-        return {}
-    with contextlib.suppress(UserError):  # the file may not be needed
-        start = tables.first_lines(unpacking.lines(paths["train"]))
-        given = {"has_header": given_or_shared(task, paths, "train"), "delimiter": task.delimiter}
-        table = tables.open_table(paths["train"], task.text, start=start, **given)
-        return tables.names_of(table.header)
-    return {}
-
-
 def _kind_of_first_row(task, rows):
     """What labels show of the first row: that it is an "example" or a "header"; else None."""
     numbers = [column for column in task.label[:1] if isinstance(column, int)]

@@ -696,7 +696,7 @@ def test_the_form_of_the_training_file_is_shown(tmp_path, tokenizer):
     assert reading.describe(task, str(tmp_path)) == (
         f"{tmp_path}/train.csv: semicolons between columns, cells may stand in quotes, header "
         "'text', 'label', labels: vertical bars between them",
-        ["text", "label"],
+        ["'text'", "'label'"],
     )
 
 
