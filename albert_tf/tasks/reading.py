@@ -10,7 +10,7 @@ import numpy as np
 
 from albert_tf.errors import UserError
 from albert_tf.tasks import headers, split_files, tables
-from albert_tf.tasks.labels import labels_of, test_labels
+from albert_tf.tasks.labels import decimal_mark, labels_of, test_labels
 
 
 class Example(NamedTuple):
@@ -101,9 +101,7 @@ def read_rows(task, data_dir, split):
             f"{path}: {split_files.NEEDED_BY[split]} needs --label_column, a name or a number"
         )
     columns = task.text_of(split) + (task.label if labelled else ())
-    has_header = split in (task.splits_with_header or ())
-    if task.is_own:
-        has_header = headers.given_or_shared(task, _input_files(task, data_dir), split)
+    has_header = headers.given_or_shared(task, _input_files(task, data_dir), split)
     known = task.named if task.is_own else dict(zip(columns, task.names, strict=False))
     form = {"delimiter": task.delimiter, "quoted_tabs": task.is_own}
     table = tables.open_table(path, columns, has_header=has_header, known=known, **form).take(
@@ -196,8 +194,8 @@ def describe(task, data_dir, split="train"):
     if split == "test":
         columns = task.text_of(split)
     elif task.is_regression:
-        commas = any("," in "".join(row.values[len(task.text) :]) for row in table.rows)
-        labels = ", labels with decimal commas" * commas
+        scores = zip(*(row.values[len(task.text) :] for row in table.rows), strict=True)
+        labels = ", labels with decimal commas" * ("," in map(decimal_mark, scores))
     elif task.multi_label:
         labels = f", labels: {task.label_form or 'columns of 0 and 1'}"
     names, shown = dict(enumerate(table.header or ())), [*map(repr, columns)]
