@@ -395,6 +395,10 @@ ASKED = {"question": "Who?", "context": "It."}, {"id": "7"}
         # Some lines have the keys of the training, and others are texts.
         ('{"Review": "a"}\nb\n', model_of("text", of_training={"text_column": "Review"}),
          [({"text": "a"}, {}), ({"text": "b"}, {})]),
+        # A key that only other lines have.
+        *((f'{{"n": 1}}\n{{"{key}": "a"}}\n', model_of("text", of_training={"text_column": key})
+           ._replace(may_be_empty=("text",)), [({"text": ""}, others), ({"text": "a"}, {})])
+          for key, others in (("text", {"n": 1}), ("Review", {}))),
         ('{"tokens": ["a", "b c"], "ner_tags": ["O", "O"]}\n', TAGGED,
          [({"text": ["a", "b c"]}, {"ner_tags": ["O", "O"]})]),
     ],
