@@ -41,7 +41,8 @@ def main(given):
     from albert_tf.tasks import known
 
     models = model_flags.of_fine_tuning(given)
-    data = known.data_set(models[0].settings, model_flags.text_input(models))
+    text = model_flags.text_input(models)
+    data = known.data_set(models[0].settings, text, models[0].record)
     training_flags.fine_tune(data, models, record_flags={}, do_eval=given.do_eval)
 
 

@@ -43,7 +43,8 @@ def main(given):
     model = model_flags.of_run(given)
     settings = model.settings
     if settings.do_train:
-        warn(settings, model.resumes and run_directory.step_of(model.source.checkpoint) or 0)
+        step = run_directory.step_of(model.source.checkpoint) if model.resumes else None
+        warn(settings, step or 0)
     records = record_files.expand_patterns(settings.input_file, "input_file")
     if settings.eval_input_file:
         records += record_files.expand_patterns(settings.eval_input_file, "eval_input_file")

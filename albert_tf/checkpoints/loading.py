@@ -321,8 +321,8 @@ def _check_encoder_complete(report, reads_pooler):
         remedy = "run_pretraining.py --init_from_group0 fills every parameter group from group 0."
     elif missing and others:
         remedy = (
-            f"It has other layers, such as {others[0]}: give a checkpoint of google-research/albert; "
-            "download_model.py has its models, such as base-zh."
+            f"It has other layers, such as {others[0]}: give one of google-research/albert, "
+            "such as those of download_model.py."
         )
     else:
         remedy = "Check that --albert_config_file belongs to this checkpoint."

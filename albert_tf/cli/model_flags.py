@@ -32,6 +32,12 @@ class Model(NamedTuple):
     source: source.Source | None
     resumes: bool = False
 
+    @property
+    def record(self):
+        """RunSettings of the training that goes on or is used; None if there is none."""
+        is_new = self.settings.do_train and not self.resumes
+        return self.source.settings if self.source and not is_new else None
+
 
 def of_run(given, **more):
     """The Model of a training or evaluation.

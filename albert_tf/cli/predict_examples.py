@@ -140,12 +140,15 @@ def read(lines, name, model, columns=None, header=None, delimiter=None, num_peek
         keys = {*model.inputs, *model.trained_columns.values()}
         lines = tables.json_lines(content, name, keys) or content.splitlines(keepends=True)
         lines, peeked = _peek(lines, num_peeked)
-    form, separator = tables.TABS, tables.parse_delimiter(delimiter)
+    form, separator, nulls = tables.TABS, tables.parse_delimiter(delimiter), {}
     if peeked[0].lstrip().startswith(b"{") and not delimiter:
-        of_training = {} if "text" in given else _keys_of_training(peeked[0], name, model)
-        columns = of_training | given
+        keys = _keys_in(peeked, name)
+        columns = ({} if "text" in given else _keys_of_training(keys, model)) | given
         if columns:
             _check_columns(columns, model, header)
+        # As in a training, a key that only other objects have is null.
+        wanted = (columns or {key: key for key in model.required}).items()
+        nulls = {c: None for key, c in wanted if key in model.may_be_empty and c in keys}
     else:
         columns, of_table = _columns(peeked, name, model, given, header, separator)
         if columns:
@@ -170,7 +173,7 @@ def read(lines, name, model, columns=None, header=None, delimiter=None, num_peek
             yield None
             continue
         is_empty = False
-        yield parts_of(_example(row, model, columns, form, place), model, place)
+        yield parts_of(_example(row, model, columns, form, place, nulls), model, place)
     if is_empty:
         raise UserError(f"{name} holds no example: give one on each line, or one by flags")
 
@@ -446,17 +449,24 @@ def _is_copied(name, used, model):
     return False
 
 
-def _keys_of_training(line, name, model):
-    """The keys that the training read, if an object of JSON has them: dict of key -> column.
+def _keys_in(lines, name):
+    """The keys of the objects of JSON among some lines: set of str."""
+    keys = set()
+    for line in lines:
+        with contextlib.suppress(UserError):  # `_example` names the line
+            keys |= {*tables.flat(parse_json(line, name))} if line.strip()[:1] == b"{" else set()
+    return keys
 
-    An object with the usual keys has its own.
+
+def _keys_of_training(keys, model):
+    """The keys that the training read, if some objects of JSON have them: dict of key -> column.
+
+    Objects with the usual keys have their own.
     """
-    known, first = model.trained_columns, set()
-    with contextlib.suppress(UserError):  # `_example` names the line
-        first |= {*tables.flat(parse_json(line, name))}
-    keys, is_usual = {*known.values()}, {*model.required} <= first
-    is_own = is_usual and keys <= {*known}
-    return known if "text" in known and keys <= first and not is_own else {}
+    known = model.trained_columns
+    of_training, is_usual = {*known.values()}, {*model.required} <= keys
+    is_own = is_usual and of_training <= {*known}
+    return known if "text" in known and of_training <= keys and not is_own else {}
 
 
 def _are_of_training(lines, name, model, separator):
@@ -550,16 +560,14 @@ def _check_header(names, model, place):
         raise UserError(f"{place}: the header {', '.join(names)} lacks {', '.join(missing)}")
 
 
-def _example(row, model, columns, form, place):
-    """Converts a line to a dict: a JSON object, or the inputs in their order."""
+def _example(row, model, columns, form, place, nulls):
+    """Converts a line to a dict: a JSON object, which may lack `nulls`, or the inputs in order."""
     if form.separator == "\t" and row[0].lstrip().startswith("{"):
         try:
-            found = parse_json("\t".join(row), place)
+            found = nulls | parse_json("\t".join(row), place)
         except UserError as error:
             raise UserError(f"{error}. A text that begins with {{ has to stand in JSON") from error
-        if columns:
-            return _of_keys(found, columns, place)
-        return _as_in_training(found, model) if isinstance(found, dict) else found
+        return _of_keys(found, columns, place) if columns else _as_in_training(found, model)
     usual = model.columns
     if not len(model.required) <= len(row) <= len(usual):
         flags = ", or give --text_column" if model.is_of_texts else ""

@@ -236,11 +236,13 @@ class GlueData(base.DataSet):
         row: GlueTask, the task's or one of its companions.
         submission_dir: str or None, where predictions go as the GLUE server takes them.
         shuffle_buffer_size: int, of the training.
+        says_columns: bool, whether reading a set prints its columns, as no training does.
     """
 
     row: glue.GlueTask = dataclasses.field(kw_only=True)
     submission_dir: str | None = None
     shuffle_buffer_size: int = WINDOW
+    says_columns: bool = False
 
     notes: ClassVar[dict] = {
         "other_labels": "{} rows have other labels than --labels and are left out",
@@ -260,9 +262,9 @@ class GlueData(base.DataSet):
         others = {"long_texts": long_texts, "windows": windows} if long_texts != "head" else {}
         row = dataclasses.asdict(self.row)
         del row["label_form"]  # which may be unknown where the same labels are read
-        del row["names"]
-        if names := reading.names_in_training(self.row, self.data_dir):
-            others["names"] = [*names.values()]
+        del row["names"], row["header"]
+        if self.row.named:
+            others["names"] = [*self.row.named.values()]
         return {"task": row} | others
 
     def parts(self, split):
@@ -278,6 +280,8 @@ class GlueData(base.DataSet):
 
     def read(self, split):
         """Reads a split; returns its examples, and counts for messages."""
+        if self.says_columns:
+            print(f"{split}: {self.described(split)}")
         tokenizer = self.task.text.tokenizer
         examples, counts = reading.read_examples(self.row, self.data_dir, split, tokenizer)
         counts["without_text"] = sum(not (e.text_a or e.text_b) for e in examples)
@@ -295,26 +299,26 @@ class GlueData(base.DataSet):
                 f"of {self.shuffle_buffer_size}"
             )
 
-    @functools.cached_property
-    def _of_training(self):
-        return reading.describe(self.row, self.data_dir)
-
     @property
     def header(self):
         """The names of the columns of the training file: list of str."""
-        return self._of_training[1] if self.row.is_own else []
+        return [*self.row.header]
 
-    def described(self):
-        """The training file and its columns."""
+    def described(self, split="train"):
+        """The file of a split, by default of the training, and its columns."""
         names = [*self.task.input_names, *(["label"] * len(self.row.label))]
-        columns, header = self.row.text + self.row.label, dict(enumerate(self.header))
-        shown = [f"{x} ({header[x]!r})" if x in header else repr(x) for x in columns]
-        named = (f"{name} in column {x}" for name, x in zip(names, shown, strict=True))
-        source = self._of_training[0] if self.row.is_own else self.sources("train")[0]
+        source, columns = self.sources(split)[0], [*map(repr, self.row.text + self.row.label)]
+        if self.row.is_own:
+            source, columns = reading.describe(self.row, self.data_dir, split)
+        named = (f"{name} in column {x}" for name, x in zip(names, columns, strict=False))
         scale = self.task.kind.scale
-        standardised = scale and (
-            f"; labels with the mean {_shown(scale[0])} and the standard deviation "
-            f"{_shown(scale[1])}, standardised in training only"
+        standardised = (
+            scale
+            and split == "train"
+            and (
+                f"; labels with the mean {_shown(scale[0])} and the standard deviation "
+                f"{_shown(scale[1])}, standardised in training only"
+            )
         )
         return f"{source}: {', '.join(named)}{standardised or ''}".replace("column -1", "the last")
 

@@ -4,6 +4,7 @@
 import dataclasses
 import math
 import os
+from collections.abc import Sequence
 
 import tensorflow as tf
 
@@ -50,6 +51,8 @@ class GlueTask:
         multi_label: bool, whether a text has any number of labels.
         skip_other_labels: bool, whether rows with other labels than `labels` are left out, or not
             scored in a test file.
+        header: sequence of str, the names of the columns of the training file of a user's own; ()
+            if it has none. A column that is given by number is the one with this name elsewhere.
         label_form: label_lists.Form of several labels in the training file, which the other files
             have too; None if it is not known.
         server_file: str, name of the file that the GLUE server takes, if it is not the folder's.
@@ -75,6 +78,7 @@ class GlueTask:
     normalize_labels: bool = True
     multi_label: bool = False
     skip_other_labels: bool = False
+    header: Sequence[str] = ()
     label_form: label_lists.Form | None = None
     server_file: str = ""
     score_range: tuple[float, float] | None = None
@@ -84,6 +88,12 @@ class GlueTask:
     def is_own(self):
         """Whether it is of a user's own files."""
         return not self.folder
+
+    @property
+    def named(self):
+        """The names of the columns that are given by number: dict from number."""
+        names = tables.names_of(self.header)
+        return {column: names[column] for column in self.text + self.label if column in names}
 
     @property
     def is_regression(self):

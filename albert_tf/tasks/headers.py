@@ -16,19 +16,9 @@ from albert_tf.tasks import label_lists, tables
 def given_or_shared(task, paths, split):
     """Whether a file begins with a header, as the task says or several files show: bool or None.
 
-    None stands for a file that has to show it alone. Arguments and errors are those of
-    `_is_shared`.
-    """
-    if task.splits_with_header is not None:
-        return split in task.splits_with_header
-    return _is_shared(task, paths, split) or None
-
-
-def _is_shared(task, paths, split):
-    """Whether the files of several splits begin with the same header.
-
-    They do if another split begins with the same row and goes on with another, and if its label is
-    that of no other row, unless it has a number above texts.
+    Several files show it if another split begins with the same row and goes on with another, and if
+    its label is that of no other row, unless it has a number above texts. None stands for a file
+    that has to show it alone.
 
     Args:
         task: glue.GlueTask.
@@ -38,8 +28,10 @@ def _is_shared(task, paths, split):
     Raises:
         UserError: the same row has the label of another row, and a word above texts.
     """
+    if task.splits_with_header is not None:
+        return split in task.splits_with_header
     if tables.names_in(task.text):
-        return False  # the names tell
+        return None  # the names tell
     texts, given = {}, {"delimiter": task.delimiter, "has_header": False}
     is_sure = True
     for other, path in paths.items():
@@ -57,28 +49,7 @@ def _is_shared(task, paths, split):
     shared = any(ours and ours[0] == rows[0] and ours[1] != rows[1] for rows in texts.values())
     if shared and not is_sure:
         raise UserError(_may_be_header(f"{paths[split]}, line 1"))
-    return shared
-
-
-def of_training(task, paths):
-    """The names of the columns of the training file, for other files, as of `tables.number_of`.
-
-    Args:
-        task: glue.GlueTask.
-        paths: dict from split to path.
-
-    Returns:
-        dict from number to name; empty without a header, or if the flags name all columns.
-    """
-    columns = task.text + task.label
-    if "train" not in paths or len(tables.names_in(columns)) == len(columns):
-        return {}
-    with contextlib.suppress(UserError):  # the file may not be needed
-        start = tables.first_lines(unpacking.lines(paths["train"]))
-        given = {"has_header": given_or_shared(task, paths, "train"), "delimiter": task.delimiter}
-        table = tables.open_table(paths["train"], task.text, start=start, **given)
-        return tables.names_of(table.header)
-    return {}
+    return shared or None
 
 
 def _kind_of_first_row(task, rows):

@@ -28,12 +28,13 @@ LENGTH_OF_SQUAD = 384  # as run_squad.py has it
 # --- For flags -----------------------------------------------------------------------------------
 
 
-def data_set(settings, text):
+def data_set(settings, text, record=None):
     """Makes the data set of a task of run_classifier.py.
 
     Args:
         settings: resolve.Resolved, of its options.
         text: TextInput.
+        record: RunSettings of the model's training; None before it, or if it is not known.
 
     Returns:
         tasks.base.DataSet.
@@ -52,24 +53,25 @@ def data_set(settings, text):
         columns = word_files.Columns(*given)
         labels = word_files.find_labels(data_dir, settings.labels, columns)
         return ner.NerData(ner.NerTask(labels, text), *directories, columns=columns)
-    task = _task_of_texts(name, settings, text)
+    task = _task_of_texts(name, settings, text, record)
     return classification.GlueData(
         task,
         *directories,
         row=task.row,
         submission_dir=settings.glue_submission_dir,
         shuffle_buffer_size=settings.shuffle_buffer_size,
+        says_columns=task.row.is_own and not settings.do_train,
     )
 
 
-def _task_of_texts(name, settings, text):
+def _task_of_texts(name, settings, text, record):
     """Makes the task of GLUE, or of one's own texts with labels."""
     if name not in options.OWN_FILES:
         row = glue.find_task(name)
     else:
         _check_text_column(settings)
         given = settings.values_of(options.ClassifierData, multi_label=name == MULTI_LABEL)
-        row = own_tables.tsv_task(given)
+        row = own_tables.tsv_task(given, record and record.data.get("header"))
     cut = {"long_texts": settings.long_texts, "max_windows": settings.max_windows}
     if row.is_own and row.is_regression:
         cut["scale"] = _scale(row, settings)

@@ -11,8 +11,12 @@ from albert_tf.errors import UserError, about
 from albert_tf.tasks import label_lists, tables
 
 _MOST_SHOWN = 10  # labels in a message
-_DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+")
-_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}([.,]\d{3})+")
+_OTHER = {".": ",", ",": "."}  # decimal mark -> the mark that may divide thousands then
+_DECIMAL = {
+    mark: re.compile(rf"[+-]?(\d*|[1-9]\d{{0,2}}(\{other}\d{{3}})+)\{mark}\d+")
+    for mark, other in _OTHER.items()
+}
+_THOUSANDS = re.compile(r"[+\u2212-]?[1-9]\d{0,2}([.,])\d{3}(\1\d{3})*")
 
 
 def labels_of(task, table, normalize, skip_others=False):
@@ -44,7 +48,7 @@ def labels_of(task, table, normalize, skip_others=False):
             skip = "; --skip_other_labels leaves such rows out" if task.is_own else ""
             raise UserError(
                 f"{row.place}: unknown label {reprlib.repr(other)}; known are {shown}{more}. "
-                f"Correct it, or give all classes as --labels{skip}"
+                f"Correct it, or give all classes as --labels{skip}{_hint_of_header(row)}"
             )
         known = labels if task.multi_label else labels[0]
         labels_of_rows.append(known if other is None else None)
@@ -155,44 +159,54 @@ def _respelled(task, found):
 def _scores(task, rows, column, normalize):
     """The scores of a column: list of float."""
     texts = [normalize(row.values[column]) for row in rows]
-    if task.is_own and _have_decimal_commas(texts):
-        texts = [text.replace(",", ".") for text in texts]
-    elif task.is_own and _have_thousands(texts):
-        place, text = next((r.place, t) for r, t in zip(rows, texts, strict=True) if "." in t)
-        raise UserError(
-            f"{place}: {text} may be {text.replace('.', '')}, as other labels are whole numbers: "
-            "write all labels without marks of thousands, or all with decimals"
-        )
-    return [_score(*each) for each in zip(rows, texts, strict=True)]
+    mark = decimal_mark(texts) if task.is_own else "."
+    scores = [_score(text, mark) for text in texts]
+    is_unclear = task.is_own and _may_be_thousands(texts, mark)
+    for row, text, score in zip(rows, texts, scores, strict=True):
+        is_number = abs(score) <= float(tf.float32.max)  # nan is not
+        if not is_number or (is_unclear and mark in text):
+            fault = "may have a mark of thousands" if is_number else "is not a number"
+            raise UserError(
+                f"{row.place}: the label {reprlib.repr(text)} {fault}: write labels such as 1234 "
+                f"or 12.5, without marks of thousands and without units{_hint_of_header(row)}"
+            )
+    return scores
 
 
-def _score(row, text):
-    score = tables.number(text)
-    if not abs(score) <= float(tf.float32.max):  # nan is not
-        hint = ". If this line names the columns, give --header" if row.number == 0 else ""
-        raise UserError(f"{row.place}: the label must be a number, not {reprlib.repr(text)}{hint}")
-    return score
+def decimal_mark(texts):
+    """The decimal mark that most scores of a column fit: a point or a comma."""
+    return max(_OTHER, key=lambda mark: sum(math.isfinite(_score(text, mark)) for text in texts))
 
 
-def _have_decimal_commas(texts):
-    """Whether scores have a comma in place of a point: 3,5, but not 1,000, which may be 1000."""
-    commas = [text for text in texts if "," in text]
-    return (
-        all(map(_DECIMAL_COMMA.fullmatch, commas))
-        and not any("." in text for text in texts)
-        and not (commas and all(map(_THOUSANDS.fullmatch, commas)))
-    )
+def _score(text, mark):
+    """The number that a score with this decimal mark is: float; nan if it is none.
 
-
-def _have_thousands(texts):
-    """Whether points divide thousands, as in the German 20.000, next to whole numbers such as 500.
-
-    As decimals, they would not end in zeros, which whole numbers do not have either, and whole
-    numbers would not be far larger.
+    In 1.234,50, the last mark is the decimal one.
     """
-    points, others = [text for text in texts if "." in text], [t for t in texts if "." not in t]
-    if not (points and others and all(map(_THOUSANDS.fullmatch, points))):
-        return False
-    largest, other = (max(abs(tables.number(text)) for text in found) for found in (points, others))
-    has_zeros = any(text.endswith("0") for text in points)
-    return math.isfinite(other) and (has_zeros or other > max(2 * largest, 100))
+    text = text.strip().replace("\u2212", "-")  # a minus of spreadsheets and word processors
+    if _DECIMAL[mark].fullmatch(text):
+        text = text.replace(_OTHER[mark], "").replace(mark, ".")
+    elif mark == "," and "." in text:
+        return math.nan
+    return tables.number(text)
+
+
+def _may_be_thousands(texts, mark):
+    """Whether the decimal mark of scores may be one of thousands.
+
+    1,000 may be 1000, and 20.000 may be the German 20000 next to whole numbers such as 500: as
+    decimals, they would not end in zeros, which whole numbers do not have either, and whole numbers
+    would not be far larger. A single 1.234,5 may be a mistake.
+    """
+    marked, others = [text for text in texts if mark in text], [t for t in texts if mark not in t]
+    if not (marked and all(map(_THOUSANDS.fullmatch, marked))):
+        return len(marked) == 1 and _OTHER[mark] in marked[0]
+    largest = max(abs(_score(text, mark)) for text in marked)
+    other = max((abs(_score(text, mark)) for text in others), default=math.nan)
+    has_zeros = any(text.endswith("0") for text in marked)
+    is_other = math.isfinite(other) and (has_zeros or other > max(2 * largest, 100))
+    return mark == "," or is_other
+
+
+def _hint_of_header(row):
+    return ". If this line names the columns, give --header" if row.number == 0 else ""

@@ -2,7 +2,6 @@
 """The task of a user's own tables: its columns, labels and scores, as flags and files tell them."""
 
 import collections
-import contextlib
 import dataclasses
 import reprlib
 import statistics
@@ -17,17 +16,19 @@ _FAR, _FEW_SCORES = 10, 4  # of scores that may stand for missing ones: distance
 _ENOUGH_ROWS = 20  # to tell a column of classes from one of texts
 
 
-def tsv_task(given):
+def tsv_task(given, header=None):
     """Makes the task of a user's own train.tsv, dev.tsv and test.tsv, where they are needed.
 
     The names may also end in .csv, .jsonl or .json. Separators and quotes are recognised
     (`tables.find_form`). If a column is given by name, every file must begin with a header. If all
     are given by number (from 0), a first row that numbers the columns is a header. The test file
     needs no label column. Labels that are not given are those of the training file, in the order of
-    `tables.order`; `data_dir` is read only to find them.
+    `tables.order`; `data_dir` is read only to find them and the names of columns.
 
     Args:
         given: options.ClassifierData.
+        header: sequence of str, the names of the columns in the training of the model; None to
+            take those of the training file, if there is one.
 
     Raises:
         UserError: options don't go together, or the training file is needed and unusable.
@@ -55,17 +56,19 @@ def tsv_task(given):
         normalize_labels=False,
         multi_label=given.multi_label,
         skip_other_labels=given.skip_other_labels,
+        header=header or (),
     )
-    if given.data_dir and are_named:
-        names = reading.names_in_training(task, given.data_dir)
-        task = dataclasses.replace(
-            task, labels=tuple(names.get(column, str(column)) for column in label_columns)
-        )
-    if not (given.regression or labels):
-        task = _as_in_training(task, given.data_dir or "")
-    elif given.multi_label and len(label_columns) == 1 and given.data_dir:
-        with contextlib.suppress(UserError):  # the file may not be needed
-            task = _as_in_training(task, given.data_dir)
+    needs_labels = not (given.regression or labels)
+    has_form = given.multi_label and len(label_columns) == 1
+    if needs_labels or (given.data_dir and (has_form or header is None)):
+        try:
+            task = _as_in_training(task, given.data_dir or "", header)
+        except UserError:  # the file may not be needed
+            if needs_labels:
+                raise
+    if are_named:
+        names = tuple(task.named.get(column, str(column)) for column in label_columns)
+        task = dataclasses.replace(task, labels=names)
     if not given.regression and len({*task.labels}) < max(2, len(task.labels)):
         raise UserError(
             f"at least two different labels are needed. Received: {list(task.labels)} in "
@@ -86,15 +89,17 @@ def columns(*given):
     return tuple(tables.column_of(text) for text in given if text not in (None, ""))
 
 
-def _as_in_training(task, data_dir):
-    """The task with the form of several labels, and all labels, which the training file tells."""
+def _as_in_training(task, data_dir, header):
+    """The task with a header, the form of several labels, and all labels, as the training file."""
     path = reading.input_file(task, data_dir, "train", split_files.LABELS_NEEDED)
     table = reading.read_rows(task, data_dir, "train")
+    if header is None:
+        task = dataclasses.replace(task, header=table.header or ())
     if task.multi_label and len(task.label) == 1:
         with about(path):
             form = label_lists.find_form([row.values[-1] for row in table.rows], task.labels)
         task = dataclasses.replace(task, label_form=form)
-    return task if task.labels else dataclasses.replace(task, labels=_labels_in(task, table))
+    return dataclasses.replace(task, labels=_labels_in(task, table)) if task.labels == () else task
 
 
 def _labels_in(task, table):

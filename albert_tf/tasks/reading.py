@@ -10,7 +10,7 @@ import numpy as np
 
 from albert_tf.errors import UserError
 from albert_tf.tasks import headers, split_files, tables
-from albert_tf.tasks.labels import labels_of, test_labels
+from albert_tf.tasks.labels import decimal_mark, labels_of, test_labels
 
 
 class Example(NamedTuple):
@@ -101,12 +101,8 @@ def read_rows(task, data_dir, split):
             f"{path}: {split_files.NEEDED_BY[split]} needs --label_column, a name or a number"
         )
     columns = task.text_of(split) + (task.label if labelled else ())
-    has_header = split in (task.splits_with_header or ())
-    if task.is_own:
-        has_header = headers.given_or_shared(task, _input_files(task, data_dir), split)
-    known = dict(zip(columns, () if task.is_own else task.names, strict=False))
-    if split != "train":
-        known |= names_in_training(task, data_dir)
+    has_header = headers.given_or_shared(task, _input_files(task, data_dir), split)
+    known = task.named if task.is_own else dict(zip(columns, task.names, strict=False))
     form = {"delimiter": task.delimiter, "quoted_tabs": task.is_own}
     table = tables.open_table(path, columns, has_header=has_header, known=known, **form).take(
         columns,
@@ -191,16 +187,22 @@ def _check_seldom_separator(task, table):
             )
 
 
-def describe(task, data_dir):
-    """How the training file is read: (str with separator, header and columns; the header or [])."""
-    table = read_rows(task, data_dir, "train")
-    labels = ""
-    if task.is_regression:
-        commas = any("," in "".join(row.values[len(task.text) :]) for row in table.rows)
-        labels = ", labels with decimal commas" * commas
+def describe(task, data_dir, split="train"):
+    """How the file of a split is read: (str with separator and header, list of columns as str)."""
+    table = read_rows(task, data_dir, split)
+    labels, columns = "", task.text + task.label
+    if split == "test":
+        columns = task.text_of(split)
+    elif task.is_regression:
+        scores = zip(*(row.values[len(task.text) :] for row in table.rows), strict=True)
+        labels = ", labels with decimal commas" * ("," in map(decimal_mark, scores))
     elif task.multi_label:
         labels = f", labels: {task.label_form or 'columns of 0 and 1'}"
-    return f"{table}{labels}", table.header or []
+    names, shown = dict(enumerate(table.header or ())), [*map(repr, columns)]
+    for place, column in enumerate(columns):
+        if isinstance(column, int) and (number := table.number_of(column)) in names:
+            shown[place] = f"{number} ({names[number]!r})"
+    return f"{table}{labels}", shown
 
 
 def input_file(task, data_dir, split, needed=None):
@@ -218,9 +220,3 @@ def _input_files(task, data_dir):
         with contextlib.suppress(UserError):
             paths[split] = input_file(task, data_dir, split)
     return paths
-
-
-def names_in_training(task, data_dir):
-    """The names in the training file of columns that a user gives by number: dict from number."""
-    names = headers.of_training(task, _input_files(task, data_dir)) if task.is_own else {}
-    return {column: names[column] for column in task.text + task.label if column in names}

@@ -398,6 +398,10 @@ ASKED = {"question": "Who?", "context": "It."}, {"id": "7"}
         # Questions without a passage.
         ('{"article": "", "question": "q", "options": ["x", "y"]}', CHOICES,
          [({"article": "", "question": "q", "options": ["x", "y"]}, {})]),
+        # A key that only other lines have.
+        *((f'{{"n": 1}}\n{{"{key}": "a"}}\n', model_of("text", of_training={"text_column": key})
+           ._replace(may_be_empty=("text",)), [({"text": ""}, others), ({"text": "a"}, {})])
+          for key, others in (("text", {"n": 1}), ("Review", {}))),
         ('{"tokens": ["a", "b c"], "ner_tags": ["O", "O"]}\n', TAGGED,
          [({"text": ["a", "b c"]}, {"ner_tags": ["O", "O"]})]),
     ],

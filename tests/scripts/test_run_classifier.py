@@ -297,14 +297,17 @@ def test_diagnostic_set_is_predicted_with_an_mnli_model(run_main, flags, tmp_pat
     assert len(answers) == 8 and {answer for _, answer in answers} <= set(kind.labels)
 
 
-def test_ones_own_files(run_main, flags, tmp_path):
-    """With evaluation by itself afterwards, which takes the columns from the run's record."""
+def test_ones_own_files(run_main, flags, tmp_path, capsys):
+    """With evaluation by itself afterwards, which takes the columns from run.json, also elsewhere.
+
+    There, columns that were given by number are found by their names.
+    """
     rows = ["id,review,liked", '1,"good, film",yes', "2,bad film,no", "3,fine,yes", "4,awful,no"]
     for name in ("train.csv", "dev.csv"):
         (tmp_path / name).write_text("\n".join(rows))
     (tmp_path / "test.tsv").write_text("review\n" + "x\n" * 4)
     own = {"task_name": "tsv", "data_dir": tmp_path}
-    columns = {"text_column": "review", "label_column": "liked"}
+    columns = {"text_column": "1", "label_column": "2", "header": True}
     run_main(run_classifier, **flags | own | columns | {"train_step": 1})
     answers = table(tmp_path / "out" / "submit_results.tsv")[1:]
     assert {answer[1] for answer in answers} <= {"yes", "no"}
@@ -313,6 +316,17 @@ def test_ones_own_files(run_main, flags, tmp_path):
     forget_evaluations(tmp_path / "out")
     run_main(run_classifier, **flags | EVALUATE | own)
     assert blocks(tmp_path / "out")[-1] == before[-1]
+    other = tmp_path / "other"
+    other.mkdir()
+    swapped = ["review,liked", '"good, film",yes', "bad film,no", "fine,yes", "awful,no"]
+    (other / "dev.csv").write_text("\n".join(swapped))
+    places = {"data_dir": other, "output_dir": other, "init_checkpoint": tmp_path / "out"}
+    capsys.readouterr()
+    run_main(run_classifier, **flags | EVALUATE | own | places | {"allow_random_init": False})
+    found = "dev.csv ... text in column 0 ('review'), label in column 1 ('liked')"
+    assert_says(capsys.readouterr().out, found)
+    ours, theirs = (values_of(found)["eval_loss"] for found in (before[-1], blocks(other)[-1]))
+    assert theirs == pytest.approx(ours)
 
 
 def test_points_of_the_curves_follow_the_length_of_the_training_unless_given(asked, flags):

@@ -368,6 +368,10 @@ def labelled(*labels, mark=","):
          [3.5, 1.25, 2.0]),
         ("train.csv", labelled("-0,125", "0,5", mark=";"), {"regression": True}, None,
          [-0.125, 0.5]),
+        ("train.csv", labelled("0,50", "\u22121,5", "-1.234.567,50", mark=";"),
+         {"regression": True}, None, [0.5, -1.5, -1234567.5]),
+        ("train.tsv", labelled("12,345.50", "1,234.5", "900", mark="\t"), {"regression": True},
+         None, [12345.5, 1234.5, 900.0]),
         # Decimals that are no thousands.
         *(("train.csv", labelled(*scores), {"regression": True}, None, [*map(float, scores)])
           for scores in (("3.667", "4", "2.333"), ("1.000", "2.500"), ("1.5", "500", "20.000"),
@@ -657,6 +661,8 @@ def test_rows_that_people_rejected_are_a_warning(tmp_path, tokenizer, capsys):
         *(([("train.csv", *labelled(*scores, mark=";"))], {"regression": True}, "train.csv, line")
           for scores in (("1,000", "2,500"), ("1.234,5", "2"), ("3,5", "2.5"), ("50%", "2"),
                          ("500", "20.000", "1.500"), ("900", "1.234"), ("-200", "-2.125"))),
+        *(([("train.csv", *labelled("0,5", "1,5", score, mark=";"))], {"regression": True},
+           f"train.csv, line 4 ... {score!r} ... 12.5") for score in ("0,5 %", "1'000", "2.5")),
         ([("train.jsonl", '{"text": ["a", "b"], "label": "x"}')], {"labels": ["x", "y"]},
          'train.jsonl ... \'text\' ... ["a", "b"]'),
         ([("dev.csv", "text,label", '"a', 'b",a', "c")], {"labels": ["a", "b"]},
@@ -718,7 +724,7 @@ def test_the_form_of_the_training_file_is_shown(tmp_path, tokenizer):
     assert reading.describe(task, str(tmp_path)) == (
         f"{tmp_path}/train.csv: semicolons between columns, cells may stand in quotes, header "
         "'text', 'label', labels: vertical bars between them",
-        ["text", "label"],
+        ["'text'", "'label'"],
     )
 
 

@@ -334,9 +334,9 @@ class SquadData(base.DataSet):
         "these answers occur several times",
         "cut_questions": "{0} of {1[rows]} questions are longer than --max_query_length and lose "
         "their end",
-        "skipped": "{0} of {1[rows]} questions are skipped, as their context or, in training, their "
-        "answer cannot be aligned with the pieces: *.skipped.txt, next to their features, lists "
-        "them",
+        "skipped": "{0} of {1[rows]} questions are skipped, as their context or, in training, "
+        "their answer cannot be aligned with the pieces: *.skipped.txt, next to their features, "
+        "lists them",
     }
     warnings: ClassVar[dict] = {
         "contradicting": "{} questions are impossible and have answers: they are trained to have "
