@@ -18,9 +18,11 @@ _WINDOW = 1 << 13  # characters: the splitter's time grows with the square of th
 _CONTEXT = 256  # characters, far more than are needed to tell whether a sentence ends
 _BLANK_LINE = re.compile(rb"(?:^|\n)[ \t]*\n")  # in a block that begins at the start of a line
 LEFT_OUT = {  # why lines are left out, as a count -> a text for the count
-    "lines_skipped": "lines that are not UTF-8",
-    "texts_missing": "JSON lines without a text under --text_key",
+    "lines_dropped": "lines: the tokenizer finds nothing in them",
+    "lines_skipped": "lines: they are not UTF-8, so the file may have another encoding",
+    "texts_missing": "lines: they have no text under --text_key",
 }
+_MANY_LEFT_OUT = 0.01  # of the lines
 _BOM = b"\xef\xbb\xbf"
 _LINE_ENDS = re.compile(rb"\r+\n?")
 
@@ -59,6 +61,11 @@ class Chunk(NamedTuple):
     first_line: int
     form: Format = Format()
     ends_document: bool = False
+
+    @property
+    def num_lines(self):
+        """The number of lines that are not blank."""
+        return sum(not line.isspace() for line in self.content.splitlines(True))
 
 
 def chunks(paths, form):
@@ -139,6 +146,20 @@ def check_not_empty(has_text, paths, counts):
         raise UserError(f"no text in {', '.join(paths)}: {remedy}")
 
 
+def left_out(count, total, what, first=()):
+    """Says that lines are left out; this is a warning if they are many.
+
+    Args:
+        count: int, the lines that are left out.
+        total: int, all lines.
+        what: str, a text of LEFT_OUT.
+        first: list of str, places of the first of them.
+    """
+    start = "warning: " * (count > _MANY_LEFT_OUT * total)
+    places = f" (first: {'; '.join(first)})" * bool(first)
+    return f"{start}left out: {count:,} of {total:,} {what}{places}"
+
+
 # === Sentences ===
 
 
@@ -179,19 +200,17 @@ def _decoded(chunk, skipped):
     numbered = []
     for number, line in enumerate(chunk.content.splitlines(True), start=chunk.first_line):
         try:
-            numbered.append((number, line.decode().removesuffix("\n")))
-        except UnicodeDecodeError as error:
-            _skip(f"not UTF-8 ({error}); convert the file", number, chunk, skipped)
+            text = errors.decode(line, f"{chunk.path}, line {number}")
+            numbered.append((number, text.removesuffix("\n")))
+        except UserError as error:
+            _skip(error, number, chunk, skipped)
     return numbered
 
 
-def _skip(reason, number, chunk, skipped):
+def _skip(error, number, chunk, skipped):
     """Adds the number of a line that is not UTF-8 to `skipped`, or raises UserError."""
     if chunk.form.on_decode_error == "stop":
-        raise UserError(
-            f"{chunk.path}, line {number}: {reason}, remove the line, or give "
-            "--on_decode_error=skip"
-        )
+        raise UserError(f"{error}. To leave out such lines, give --on_decode_error=skip")
     skipped.setdefault("lines_skipped", []).append(number)
 
 
@@ -216,8 +235,8 @@ def _texts_of_json(numbered, chunk, skipped):
             text.encode()  # JSON can hold half of a character
             texts.append((number, text))
         except UnicodeEncodeError:
-            reason = f"a text has half of a character, {text!a:.80}; correct the text"
-            _skip(reason, number, chunk, skipped)
+            error = f"{where}: correct the text, which has half of a character: {text!r:.80}"
+            _skip(error, number, chunk, skipped)
     return texts
 
 
