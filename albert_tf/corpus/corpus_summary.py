@@ -122,7 +122,7 @@ class Summary:
             f"time: {self.seconds:.1f} s",
         ]
         if self.unknown:
-            most = ", ".join(f"{piece!a} {count}" for piece, count in self.unknown.most_common(5))
+            most = ", ".join(f"{piece!r} {count}" for piece, count in self.unknown.most_common(5))
             lines.append(f"unknown pieces: {self.unknown.total()}, most often {most}")
         lines += [text.format(counts[key]) for key, text in _ON_PURPOSE.items() if counts[key]]
         for reason, text in text_files.LEFT_OUT.items():
@@ -141,10 +141,13 @@ class Summary:
         if self.is_split:
             remedy = "check --language, and that a blank line is only between documents"
         random = counts["instances_with_random_document"] / counts["instances"]
-        if counts["documents"] == 1 and self.pairs != "none":
+        if counts["documents"] == 1 and (self.pairs != "none" or counts["sentences"] > 1):
+            effect = "segments of a random document come from the same"
+            if self.pairs == "none":
+                effect = "an instance can have lines of different texts"
             yield (
-                "this is a single document, so segments of a random document come from the same; "
-                "put a blank line between documents"
+                f"this is a single document, so {effect}; put a blank line between documents, or "
+                "give --input_format=documents --document_per_line if each line is one"
             )
         elif random > _MANY_RANDOM[self.pairs]:
             yield (

@@ -250,6 +250,9 @@ def test_random_second_segments_and_long_sentences_are_warned_about():
     assert "--input_format=documents" not in split
     split_words = {"tokens_read": 100, "marked": 50, "inner_letters": 10}
     assert "--word_start=piece" in summary(5, split_words)
+    for pairs in ("order", "none"):
+        said = summary(0, {"documents": 1}, pairs=pairs, unknown=collections.Counter({"て": 2}))
+        assert_says(said, "warning ... single document ... --document_per_line", "'て' 2")
     for lines, start in ((200, "left out"), (199, "warning: left out")):
         counts, first = {"lines_skipped": 2, "text_lines": lines}, ["a.txt, line 3"]
         skipped = summary(5, counts, first_skipped={"lines_skipped": first}).splitlines()
