@@ -337,7 +337,7 @@ def test_texts_that_are_missing_are_counted(tmp_path, tokenizer):
     first = f"{tmp_path}/in.jsonl, line 2; "
     assert_says(str(summary), f"warning ... 40 ... 60 ... --text_key ... {first}")
     assert summary.as_json()["texts_missing"] == 40
-    with refuses("in.jsonl ... 60 ... --text_key"):
+    with refuses("in.jsonl ... 60 ... --text_key ... under: text"):
         summary_of(*given, form=text_files.Format(input_format="jsonl", text_key="txt"))
 
 
