@@ -236,8 +236,11 @@ def decode(content, where):
     try:
         return content.decode()
     except UnicodeDecodeError as error:
-        remedy = "convert the file, such as with iconv -f WINDOWS-1252 -t UTF-8"
-        raise UserError(f"{where}: not UTF-8 text; {remedy} ({error})") from error
+        raise UserError(
+            f"{where}: not UTF-8 text ({error}); convert the file from its own encoding with iconv "
+            "-f ENCODING -t UTF-8, such as WINDOWS-1254 for Turkish, WINDOWS-1252 for French, "
+            "WINDOWS-1251 for Russian, SHIFT_JIS for Japanese"
+        ) from error
 
 
 def parse_json(content, where, constants=None):

@@ -299,11 +299,11 @@ def expand_patterns(patterns, flag):
 
     Args:
         patterns: str, comma-separated globs. The matches of one pattern come in sorted order;
-            hidden files and directories match only if the pattern has the dot too.
+            hidden files match only if the pattern has the dot too, and directories never.
         flag: str, name of the flag that gave the patterns, for the message.
 
     Raises:
-        UserError: there is no pattern, or a pattern matches no file or matches a directory.
+        UserError: there is no pattern, or a pattern matches no file.
     """
     wanted = [pattern.strip() for pattern in patterns.split(",") if pattern.strip()]
     if not wanted:
@@ -317,11 +317,13 @@ def expand_patterns(patterns, flag):
         matches = [path for path in matches if not _is_hidden(path, pattern)]
         if not matches:
             raise UserError(f"--{flag}: no file matches {pattern!r}")
-        for path in matches:
-            # Remote checks take time, so only names that are not patterns are checked there.
-            if ("://" not in path or path == pattern) and tf.io.gfile.isdir(path):
-                raise UserError(f"--{flag}: {path} is a directory; name the files in it")
-        found.extend(sorted(matches))
+        # Remote checks take time, so only names that are not patterns are checked there.
+        checked = (path for path in matches if "://" not in path or path == pattern)
+        directories = set(filter(tf.io.gfile.isdir, checked))
+        if directories.issuperset(matches):
+            remedy = f"name the files in it: '{os.path.join(min(directories), '*')}'"
+            raise UserError(f"--{flag}: {min(directories)} is a directory; {remedy}")
+        found.extend(sorted({*matches} - directories))
     return found
 
 

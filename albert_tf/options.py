@@ -916,7 +916,8 @@ class TextFormat(Options, heading="Text"):
         "split into sentences by the package sentence-splitter.")
     document_per_line: bool = option(False, read_by="input_format=documents", help=
         "With --input_format=documents: every line is a document.")
-    text_key: str = option("text", "With --input_format=jsonl: the key of the text.",
+    text_key: str = option("text", "With --input_format=jsonl: the key of the text; a.b is the "
+        "key b of an object, or of each object in a list, under a.",
         read_by="input_format=jsonl")
     language: str = option("en", "Language of the documents, for splitting: two letters.",
         read_by="input_format=documents,jsonl")

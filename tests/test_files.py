@@ -242,11 +242,13 @@ def test_expand_patterns(tmp_path):
     for name in ("b1", "a2", "a1"):
         (tmp_path / name).touch()
     patterns = f"{tmp_path}/b*, {tmp_path}/a*,"
+    (tmp_path / "a3" / "deep").mkdir(parents=True)
     names = [Path(path).name for path in files.expand_patterns(patterns, "input_file")]
     assert names == ["b1", "a1", "a2"]
     wrong = {
         f"{tmp_path}/a1,{tmp_path}/c*": " ... /c*'",
-        f"{tmp_path}": f" ... {tmp_path}",
+        f"{tmp_path}": f" ... '{tmp_path}/*'",
+        f"{tmp_path}/a3/**": f" ... '{tmp_path}/a3/deep/*'",
         " ,": "",
     }
     for patterns, named in wrong.items():

@@ -28,7 +28,8 @@ def read_sentences(paths, form, clean_up, skipped, read):
         paths: list of str.
         form: text_files.Format.
         clean_up: CleanUp.
-        skipped: Counter, to which the numbers of lines that are left out are added, by reason.
+        skipped: Counter, to which the numbers of lines that are left out are added, by reason, and
+            that of all lines as text_lines.
         read: callable, gets the lines before and after the clean-up.
     """
     from albert_tf import progress
@@ -39,6 +40,7 @@ def read_sentences(paths, form, clean_up, skipped, read):
         for chunk in text_files.chunks(paths, form):
             lines, left_out = text_files.sentences(chunk)
             skipped.update({reason: len(numbers) for reason, numbers in left_out.items()})
+            skipped["text_lines"] += chunk.num_lines
             cleaned = clean_up.lines(lines)
             read(lines, cleaned)
             yield from cleaned
@@ -84,12 +86,15 @@ def main(given):
 
     sentences = read_sentences(input_files, form, cleaning, skipped, read)
     sample = sentencepiece_training.Sample(sentences, settings, is_split)
-    note = "".join(
-        f"; skipped: {count} {text_files.LEFT_OUT[reason]}" for reason, count in skipped.items()
-    )
+    for reason, what in text_files.LEFT_OUT.items():
+        if count := skipped[reason]:
+            print(text_files.left_out(count, skipped["text_lines"], what))
+    total = sample.read + sample.too_long + sample.reserved
+    for what, count in sample.left_out().items():
+        print(text_files.left_out(count, total, f"sentences: {what}"))
     print(
-        f"training on {len(sample.kept)} of {sample.read} sentences{sample.left_out()}"
-        f"{note}; --verbosity=0 shows SentencePiece's own messages",
+        f"training on {len(sample.kept)} of {sample.read} usable sentences; --verbosity=0 shows "
+        "SentencePiece's own messages",
         flush=True,
     )
     with handling_signals(signal.SIG_DFL):  # Python's handlers would wait for SentencePiece

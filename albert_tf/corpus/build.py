@@ -30,7 +30,7 @@ from albert_tf.corpus import (
 from albert_tf.errors import UserError
 from albert_tf.records import input_pipeline, record_files, schemas
 
-_FORMAT = 5  # of the work directory; raise it if files or random draws change
+_FORMAT = 6  # of the work directory; raise it if files or random draws change
 _NUM_LOGGED = 20
 # A sentence this many times longer than an instance is probably a text without line breaks.
 _FAR_LONGER = 4
@@ -115,8 +115,9 @@ def create(
         documents = corpus_files.open_corpus(corpus_files.documents_file(directory)).documents
         if 2 * len(documents) < len(inputs) and not form.file_is_document:
             print(
-                f"warning: {len(inputs)} files have {len(documents)} documents, since only a blank "
-                "line ends one: give --file_is_document if each file is a document"
+                f"warning: {len(inputs)} files have {len(documents)} document"
+                f"{'s' * (len(documents) > 1)}, since only a blank line ends one: give "
+                "--file_is_document if each file is a document"
             )
         parts, dropped = _parts(directory, selection, runner)
         summary = None

@@ -25,20 +25,15 @@ KINDS = (
     "instances_with_random_document",
     "instances_of_one_segment",
 )
-_LEFT_OUT = {
-    "lines_dropped": "dropped: {count} lines in which the tokenizer finds nothing",
-    "documents_dropped": "dropped: {count} documents that repeat an earlier one",
-    "near_duplicates_dropped": "dropped: {count} documents that nearly repeat another",
-    **{
-        reason: f"skipped: {{count}} {text}, first {{first}}"
-        for reason, text in text_files.LEFT_OUT.items()
-    },
-    "files_kept": "kept: {count} finished output files of an earlier run",
+_ON_PURPOSE = {
+    "documents_dropped": "dropped: {} documents that repeat an earlier one",
+    "near_duplicates_dropped": "dropped: {} documents that nearly repeat another",
+    "files_kept": "kept: {} finished output files of an earlier run",
 }
 _WARNING = "warning: {}"
 _NAMES = (
     *("documents", "documents_of_one_sentence", "sentences", "tokens", "unknown_share"),
-    *("unknown_most_common", "sentences_far_too_long", "lines_dropped", "documents_dropped"),
+    *("unknown_most_common", "sentences_far_too_long", "documents_dropped"),
     *("near_duplicates_dropped", *text_files.LEFT_OUT, "instances", *KINDS, "instance_tokens"),
     *("tokens_cut_by_truncation", "predictions", "masked_share", "text_losses", "seconds"),
 )  # names of the values in JSON
@@ -127,12 +122,13 @@ class Summary:
             f"time: {self.seconds:.1f} s",
         ]
         if self.unknown:
-            most = ", ".join(f"{piece!a} {count}" for piece, count in self.unknown.most_common(5))
+            most = ", ".join(f"{piece!r} {count}" for piece, count in self.unknown.most_common(5))
             lines.append(f"unknown pieces: {self.unknown.total()}, most often {most}")
-        for name, text in _LEFT_OUT.items():
-            if count := counts[name]:
-                first = "; ".join(self.first_skipped.get(name, ()))
-                lines.append(text.format(count=count, first=first))
+        lines += [text.format(counts[key]) for key, text in _ON_PURPOSE.items() if counts[key]]
+        for reason, text in text_files.LEFT_OUT.items():
+            if count := counts[reason]:
+                first = self.first_skipped.get(reason, ())
+                lines.append(text_files.left_out(count, counts["text_lines"], text, first))
         return "\n".join([*lines, *map(_WARNING.format, self._on_documents())])
 
     def _on_documents(self):
@@ -145,10 +141,13 @@ class Summary:
         if self.is_split:
             remedy = "check --language, and that a blank line is only between documents"
         random = counts["instances_with_random_document"] / counts["instances"]
-        if counts["documents"] == 1 and self.pairs != "none":
+        if counts["documents"] == 1 and (self.pairs != "none" or counts["sentences"] > 1):
+            effect = "segments of a random document come from the same"
+            if self.pairs == "none":
+                effect = "an instance can have lines of different texts"
             yield (
-                "this is a single document, so segments of a random document come from the same; "
-                "put a blank line between documents"
+                f"this is a single document, so {effect}; put a blank line between documents, or "
+                "give --input_format=documents --document_per_line if each line is one"
             )
         elif random > _MANY_RANDOM[self.pairs]:
             yield (

@@ -36,11 +36,12 @@ class EncodedLines(NamedTuple):
         pieces: list of str, these pieces.
         skipped: dict from the reason why lines are left out (see `text_files.sentences`) to list of
             str, their places.
-        counts: Counter of text_bytes, tokens_read, lines_dropped (lines of length 0), the numbers
-            of lines in `skipped`, marked (tokens that begin with SentencePiece's mark of a space,
-            or that come after one in words of WordPiece), inner_letters (tokens that do not, but
-            open a word because of letters other than a-z; letters of languages without spaces, such
-            as Chinese, do not count), and those of text_losses.Losses.
+        counts: Counter of text_bytes, text_lines (those of the file that are not blank),
+            tokens_read, lines_dropped (lines of length 0), the numbers of lines in `skipped`,
+            marked (tokens that begin with SentencePiece's mark of a space, or that come after one
+            in words of WordPiece), inner_letters (tokens that do not, but open a word because of
+            letters other than a-z; letters of languages without spaces, such as Chinese, do not
+            count), and those of text_losses.Losses.
     """
 
     ids: np.ndarray
@@ -99,6 +100,7 @@ class LineEncoder:
         marked = opens_word if self._has_words_of_spaces else self._marked[ids]
         counts = collections.Counter(
             text_bytes=len(chunk.content),
+            text_lines=chunk.num_lines,
             tokens_read=len(ids),
             lines_dropped=int(np.sum(lengths == 0)),
             **{reason: len(numbers) for reason, numbers in skipped.items()},

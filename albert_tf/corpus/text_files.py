@@ -18,9 +18,11 @@ _WINDOW = 1 << 13  # characters: the splitter's time grows with the square of th
 _CONTEXT = 256  # characters, far more than are needed to tell whether a sentence ends
 _BLANK_LINE = re.compile(rb"(?:^|\n)[ \t]*\n")  # in a block that begins at the start of a line
 LEFT_OUT = {  # why lines are left out, as a count -> a text for the count
-    "lines_skipped": "lines that are not UTF-8",
-    "texts_missing": "JSON lines without a text under --text_key",
+    "lines_dropped": "lines: the tokenizer finds nothing in them",
+    "lines_skipped": "lines: they are not UTF-8, so the file may have another encoding",
+    "texts_missing": "lines: they have no text under --text_key",
 }
+_MANY_LEFT_OUT = 0.01  # of the lines
 _BOM = b"\xef\xbb\xbf"
 _LINE_ENDS = re.compile(rb"\r+\n?")
 
@@ -59,6 +61,11 @@ class Chunk(NamedTuple):
     first_line: int
     form: Format = Format()
     ends_document: bool = False
+
+    @property
+    def num_lines(self):
+        """The number of lines that are not blank."""
+        return sum(not line.isspace() for line in self.content.splitlines(True))
 
 
 def chunks(paths, form):
@@ -135,8 +142,28 @@ def check_not_empty(has_text, paths, counts):
         missing = counts["texts_missing"]
         remedy = "give files with text"
         if missing:
-            remedy = f"{missing} JSON lines have none under --text_key, give another key"
+            lines = (chunk.content.splitlines() for chunk in chunks(paths, Format()))
+            first = next(filter(bytes.strip, itertools.chain.from_iterable(lines)))
+            keys = dict.fromkeys(_keys_of(errors.parse_json(first, paths[0], constants=float)))
+            remedy = (
+                f"{missing} JSON lines have none under --text_key, give another key. The first "
+                f"line has texts under: {', '.join(keys) or 'none':.500}"
+            )
         raise UserError(f"no text in {', '.join(paths)}: {remedy}")
+
+
+def left_out(count, total, what, first=()):
+    """Says that lines are left out; this is a warning if they are many.
+
+    Args:
+        count: int, the lines that are left out.
+        total: int, all lines.
+        what: str, a text of LEFT_OUT.
+        first: list of str, places of the first of them.
+    """
+    start = "warning: " * (count > _MANY_LEFT_OUT * total)
+    places = f" (first: {'; '.join(first)})" * bool(first)
+    return f"{start}left out: {count:,} of {total:,} {what}{places}"
 
 
 # === Sentences ===
@@ -179,56 +206,72 @@ def _decoded(chunk, skipped):
     numbered = []
     for number, line in enumerate(chunk.content.splitlines(True), start=chunk.first_line):
         try:
-            numbered.append((number, line.decode().removesuffix("\n")))
-        except UnicodeDecodeError as error:
-            _skip(f"not UTF-8 ({error}); convert the file", number, chunk, skipped)
+            text = errors.decode(line, f"{chunk.path}, line {number}")
+            numbered.append((number, text.removesuffix("\n")))
+        except UserError as error:
+            _skip(error, number, chunk, skipped)
     return numbered
 
 
-def _skip(reason, number, chunk, skipped):
+def _skip(error, number, chunk, skipped):
     """Adds the number of a line that is not UTF-8 to `skipped`, or raises UserError."""
     if chunk.form.on_decode_error == "stop":
-        raise UserError(
-            f"{chunk.path}, line {number}: {reason}, remove the line, or give "
-            "--on_decode_error=skip"
-        )
+        raise UserError(f"{error}. To leave out such lines, give --on_decode_error=skip")
     skipped.setdefault("lines_skipped", []).append(number)
 
 
 def _texts_of_json(numbered, chunk, skipped):
     """List of (number, text) of JSON lines; adds the numbers of lines left out to `skipped`."""
-    texts, form = [], chunk.form
+    texts, key = [], chunk.form.text_key
+    remedy = (
+        f"Write one object with a text under --text_key={key} on each line, as jq -c . does with "
+        "an object over several lines, and jq -c '.[]' with a list"
+    )
     for number, line in numbered:
         if not line.strip():
             continue
         where = f"{chunk.path}, line {number}"
-        value = errors.parse_json(line, where, constants=float)  # NaN of other keys
-        text = _text_of(value, form.text_key) if isinstance(value, dict) else [value]
-        if text is None or text != text:  # NaN, which pandas writes
+        with errors.about("--input_format=jsonl", UserError, RecursionError, remedy=remedy):
+            value = errors.parse_json(line, where, constants=float)  # NaN of other keys
+            found = list(_values_of(value, key)) if isinstance(value, dict) else [[value]]
+        found = [text for text in found if text is not None and text == text]  # NaN of pandas
+        if not found:
             skipped.setdefault("texts_missing", []).append(number)
             continue
-        if not isinstance(text, str):
-            raise UserError(
-                f"{where}: write one object with a text under --text_key={form.text_key} on each "
-                f"line (jq -c '.[]' does so with a list). Received: {reprlib.repr(value)}"
-            )
+        if not all(isinstance(text, str) for text in found):
+            raise UserError(f"{where} has {reprlib.repr(value)}. {remedy}")
+        text = "\n".join(found)
         try:
             text.encode()  # JSON can hold half of a character
             texts.append((number, text))
         except UnicodeEncodeError:
-            reason = f"a text has half of a character, {text!a:.80}; correct the text"
-            _skip(reason, number, chunk, skipped)
+            error = f"{where}: correct the text, which has half of a character: {text!r:.80}"
+            _skip(error, number, chunk, skipped)
     return texts
 
 
-def _text_of(value, key):
-    """What a JSON object has under a key, also under "a.b" in an object; texts of a list as one."""
-    outer, _, rest = key.partition(".")
-    if key not in value and isinstance(value.get(outer), dict):
-        return _text_of(value[outer], rest)
-    found = value.get(key)
-    is_list = isinstance(found, list) and all(isinstance(text, str) for text in found)
-    return "\n".join(found) if is_list else found
+def _values_of(value, key):
+    """Yields what a JSON value has under a key, "a.b" for b in the object a; goes through lists."""
+    if isinstance(value, list):
+        for each in value:
+            yield from _values_of(each, key)
+    elif key is None:
+        yield value
+    elif isinstance(value, dict):
+        outer, _, rest = (key, "", None) if key in value else key.partition(".")
+        yield from _values_of(value.get(outer), rest)
+
+
+def _keys_of(value, start=""):
+    """Yields the keys of the texts in a JSON value, as `_values_of` takes them."""
+    if isinstance(value, str):
+        yield start
+    elif isinstance(value, list):
+        for each in value:
+            yield from _keys_of(each, start)
+    elif isinstance(value, dict):
+        for key, each in value.items():
+            yield from _keys_of(each, f"{start}.{key}" if start else key)
 
 
 def _in_windows(text, split):

@@ -50,6 +50,9 @@ _OTHERS = {  # kinds that are refused -> how they begin
     "an ORC table": rb"ORC[\t\n\r]?[\x00-\x08\x0b\x0c\x0e-\x1f]",
     "a WARC archive of web pages": rb"WARC/\d",
     "a pickle of Python": rb"\x80[\x02-\x05]",
+    "in FASTA or FASTQ (write one sequence per line, without the other lines)": (
+        rb">\S.*\n([A-Z*.-]{10,}|[acgtunACGTUN]{10,})\r?(\n|\Z)|@\S.*\n[acgtunACGTUN.]{10,}\r?\n\+"
+    ),
     "a document in RTF": rb"\{\\rtf\d",
     "a PDF document": rb"%PDF-\d\.\d",
     "a document of an office program": rb"\xd0\xcf\x11\xe0\xa1\xb1",

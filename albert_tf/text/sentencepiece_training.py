@@ -78,21 +78,16 @@ class Sample:
                 elif (place := draw.randrange(self.read)) < len(self.kept):
                     self.kept[place] = sentence
         if not self.kept:
-            raise UserError(f"--input_file: it holds no sentence to train on{self.left_out()}")
+            reasons = "".join(f"; {n} {what}" for what, n in self.left_out().items())
+            raise UserError(f"--input_file: it holds no sentence to train on{reasons}")
 
     def left_out(self):
-        """A note on the sentences left out; empty if there are none."""
-        note = ""
-        if self.too_long:
-            note += (
-                f"; left out: {self.too_long} longer than "
-                f"--max_sentence_length={self._options.max_sentence_length} bytes"
-            )
-            if not self._is_split:
-                note += " (text without line breaks? --input_format=documents splits it)"
-        if self.reserved:
-            note += f"; left out: {self.reserved} with {_RESERVED!r}, which SentencePiece reserves"
-        return note
+        """The sentences left out: dict of what they are -> their number."""
+        longer = f"longer than --max_sentence_length={self._options.max_sentence_length} bytes"
+        if not self._is_split:
+            longer += " (text without line breaks? --input_format=documents splits it)"
+        reserved = f"with {_RESERVED!r}, which SentencePiece reserves"
+        return {what: n for what, n in ((longer, self.too_long), (reserved, self.reserved)) if n}
 
 
 def train(sentences, options, shows_log=False):

@@ -58,13 +58,18 @@ _FORMS = {
         "decode the text, such as of Base64, mails, addresses or escaped JSON",
     ),
     "were decoded wrongly, or have null bytes, soft hyphens or characters of private use": (
-        r"[\0\x08\x7f-\xbf\ue000-\uf8ff\ufffd\u20ac]",
-        # UTF-8 that was taken for Latin-1 or cp1252; then what replaces or hides characters.
+        r"[\0\x08\x7f-\xff\ue000-\uf8ff\ufffd\u20ac]",
+        # UTF-8 that was taken for Latin-1 or cp1252; what replaces or hides characters; other
+        # encodings taken for cp1252: of other alphabets or Chinese, Turkish or Baltic, and Polish.
         re.compile(
             r"[\xc2\xc3\xd0\xd1][\x80-\xbf\u0152-\u017e\u02c6\u02dc\u2013-\u203a\u20ac\u2122]"
             r"|\xe2\u20ac|[\0\x08\x7f\x80-\x84\x86-\x9f\xad\ue000-\uf8ff\ufffd]"
+            r"|(?:[À-ÖØ-öø-ÿ][¡-ÿ]|[¡-¿][À-ÖØ-öø-ÿ]){2}|[a-zà-ÿ][³¹¿±¶º][a-zà-ÿ]"
+            r"|(?i:[þð][^\W\d_]*[àâãçèêëìîõùûü]|[àâãçèêëìîõùûü][^\W\d_]*[þð])"
+            r"|(?i:\A(?=.*ý)(?=.*[þð])[^áíóúæ]*\Z)"  # Icelandic and Faroese have these too
         ),
-        "read the source with its own encoding, and leave these characters out",
+        "read the source with its own encoding, such as WINDOWS-1254 for Turkish, and leave these "
+        "characters out",
     ),
     "have only numbers, or times as subtitles do": (
         r"\d",
@@ -168,7 +173,8 @@ class Losses:
         counts.update(f"{self._kinds[piece]} {piece}" for piece in _SPECIAL_PATTERN.findall(text))
         different, in_a_form = "".join(characters), set()
         for form, (signs, pattern, _) in _FORMS.items():
-            if re.search(signs, different) and (found := list(filter(pattern.search, filled))):
+            search = re.compile(signs).search  # few lines have a sign, and the pattern takes time
+            if search(different) and (found := [*filter(pattern.search, filter(search, filled))]):
                 counts[form] = len(found)
                 in_a_form.update(found)
         others = itertools.filterfalse(in_a_form.__contains__, filled)

@@ -250,8 +250,14 @@ def test_random_second_segments_and_long_sentences_are_warned_about():
     assert "--input_format=documents" not in split
     split_words = {"tokens_read": 100, "marked": 50, "inner_letters": 10}
     assert "--word_start=piece" in summary(5, split_words)
-    skipped = summary(5, {"lines_skipped": 2}, first_skipped={"lines_skipped": ["a.txt, line 3"]})
-    assert_says(skipped, "2 ... UTF-8 ... a.txt, line 3")
+    for pairs in ("order", "none"):
+        said = summary(0, {"documents": 1}, pairs=pairs, unknown=collections.Counter({"て": 2}))
+        assert_says(said, "warning ... single document ... --document_per_line", "'て' 2")
+    for lines, start in ((200, "left out"), (199, "warning: left out")):
+        counts, first = {"lines_skipped": 2, "text_lines": lines}, ["a.txt, line 3"]
+        skipped = summary(5, counts, first_skipped={"lines_skipped": first}).splitlines()
+        assert names(skipped[-1], f"2 ... {lines} ... UTF-8 ... a.txt, line 3")
+        assert skipped[-1].startswith(start)
 
 
 @pytest.mark.parametrize(
@@ -352,9 +358,10 @@ def test_texts_that_are_missing_are_counted(tmp_path, tokenizer):
     given = "".join(f"{json.dumps(row)}\n" for row in rows * 20), tmp_path, tokenizer, "in.jsonl"
     summary = summary_of(*given, form=text_files.Format(input_format="jsonl"))
     assert (summary.counts["documents"], summary.counts["texts_missing"]) == (20, 40)
-    assert_says(str(summary), f"skipped ... 40 ... --text_key ... {tmp_path}/in.jsonl, line 2; ")
+    first = f"{tmp_path}/in.jsonl, line 2; "
+    assert_says(str(summary), f"warning ... 40 ... 60 ... --text_key ... {first}")
     assert summary.as_json()["texts_missing"] == 40
-    with refuses("in.jsonl ... 60 ... --text_key"):
+    with refuses("in.jsonl ... 60 ... --text_key ... under: text"):
         summary_of(*given, form=text_files.Format(input_format="jsonl", text_key="txt"))
 
 

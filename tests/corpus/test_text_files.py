@@ -126,6 +126,10 @@ def test_json_lines(tmp_path, splits):
         ["Drei."],
         ["Vier.", "Fünf"],
     ]
+    content = b'{"a": [{"b": "Eins."}, {"b": null}, {"c": "d"}, {"b": ["Zwei.", "Drei."]}]}\n'
+    form["text_key"] = "a.b"
+    found = documents(read(tmp_path / "a.jsonl", content, **form))
+    assert found == [["Eins.", "Zwei.", "Drei."]]
     content = b'{"a": {"b": {"c": "Eins."}}}\n{"a.b.c": "Zwei."}\n{"a": {"b.c": 1}, "x": 2}\n'
     form["text_key"] = "a.b.c"
     with refuses("a.jsonl, line 3 ... --text_key=a.b.c"):
@@ -143,7 +147,7 @@ def test_json_lines(tmp_path, splits):
         ('{"text": 1}', "1 ... 'text' ... --text_key"),
         ('{"text": ["a", 1]}', "['a', 1] ... 'text' ... --text_key"),
         ('[{"text": "a"}]', "'text' ... one object ... jq"),
-        ("{", ""),
+        ("{", "--input_format=jsonl ... jq -c ."),
     ],
 )
 def test_json_without_the_text_names_the_line(tmp_path, splits, line, message):

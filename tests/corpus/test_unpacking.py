@@ -106,6 +106,9 @@ REFUSED = [  # content, what is said of it
             (b"ORC\n\x1b", "ORC"),
             (b"{\\rtf1\\ansi ", "RTF"),
             (b"%PDF-1.7\n%\xb5", "PDF"),
+            (b">sp|P0|X OS=Homo sapiens\r\nIIKTLSEASTVL\r\nLDG", "FASTA ... line"),
+            (b">chr1\nnnnnacgtNNNACGT\n", "FASTA ... line"),
+            (b"@read0\nAGAAGGATATGN\n+\nF:F,FFFFF##F", "FASTQ ... line"),
             (b"WARC/1.0\r\nWARC-Type: conversion\r\n", "WARC"),
             (b"\x80\x04\x95\x10\0", "pickle"),
             (b"\x04\x22\x4d\x18\x64", "LZ4"),
@@ -139,8 +142,9 @@ def test_what_is_no_text_is_refused_by_name(tmp_path, content, message):
 
 @pytest.mark.parametrize(
     "line",
-    ["BZhang came", "PAR1 is a gene", "7z", "Rar! he said", "] [", "qǐng wèn", "ORC\nan orc"],
-)
+    ["BZhang came", "PAR1 is a gene", "7z", "Rar! he said", "] [", "qǐng wèn", "ORC\nan orc",
+     ">so\nYes\n", ">Hello\nABSOLUTELY, YES\n", "@bob\nAAAAAAAARGH\n+1", ">>>print(1)\n1\n"],
+)  # fmt: skip
 def test_text_that_begins_like_another_kind(tmp_path, line):
     assert read(tmp_path / "a.txt", line.encode()) == line.encode()
 
