@@ -237,9 +237,8 @@ def decode(content, where):
         return content.decode()
     except UnicodeDecodeError as error:
         raise UserError(
-            f"{where}: not UTF-8 text ({error}); convert the file from its own encoding with iconv "
-            "-f ENCODING -t UTF-8, such as WINDOWS-1254 for Turkish, WINDOWS-1252 for French, "
-            "WINDOWS-1251 for Russian, SHIFT_JIS for Japanese"
+            f"{where}: not UTF-8 text ({error}); convert the file with iconv -f ENCODING -t UTF-8, "
+            "such as WINDOWS-1254 for Turkish, WINDOWS-1252 for French, SHIFT_JIS for Japanese"
         ) from error
 
 

@@ -903,8 +903,9 @@ class Corpus(Options, heading="Text"):
         "Comma-separated glob patterns of text files, plain or compressed by gzip, bzip2, xz or "
         "Zstandard: one sentence per line, a blank line between documents. See --input_format for "
         "other forms.")
-    do_lower_case: bool = option(True, "Lower-case the text, as the released models need.")
-    strip_accents: bool = option(True, _STRIP_ACCENTS)
+    do_lower_case: bool = option(True, "Lower-case the text, as the released models need.",
+        on_record="equal")
+    strip_accents: bool = option(True, _STRIP_ACCENTS, on_record="equal")
 
 
 class TextFormat(Options, heading="Text"):

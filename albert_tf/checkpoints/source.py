@@ -158,7 +158,7 @@ def read_config(path):
 
 def vocabulary_flag(path):
     """Name of the flag, and argument of FullTokenizer, for a vocabulary file: str."""
-    return "vocab_file" if path.endswith(".txt") else "spm_model_file"
+    return "vocab_file" if path.endswith((".txt", ".vocab")) else "spm_model_file"
 
 
 def find(path, takes_exports=False):

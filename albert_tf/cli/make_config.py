@@ -13,7 +13,7 @@ import os
 from albert_tf import options
 from albert_tf.cli import flag_groups, launch
 from albert_tf.config import AlbertConfig
-from albert_tf.errors import UserError
+from albert_tf.errors import UserError, about
 
 # Small models learn faster with 0.05 than with the original's 0.02: with 2 layers of 128 units, the
 # held-out masked-LM accuracy after 4000 updates is 18.1% instead of 16.1% (docs/results.md, demo).
@@ -53,7 +53,8 @@ def main(given):
     from albert_tf.text import tokenization
 
     vocabulary = {source.vocabulary_flag(given.vocab): given.vocab}
-    vocab_size = tokenization.FullTokenizer(**vocabulary).vocab_size
+    with about(f"--vocab={given.vocab}"):
+        vocab_size = tokenization.FullTokenizer(**vocabulary).vocab_size
     config = config_of(given.size, vocab_size, given.max_position_embeddings)
     files.check_file_writable(given.output_file, "output_file")
     text, before = config.to_json_string(), files.read_text(given.output_file)

@@ -93,7 +93,12 @@ class Summary:
         return {name: others.get(name, self.counts[name]) for name in _NAMES}
 
     def __str__(self):
-        lines = [self._page(), *map(_WARNING.format, self._on_text())]
+        lines = [self._page()]
+        for reason, text in text_files.LEFT_OUT.items():
+            if count := self.counts[reason]:
+                first = self.first_skipped.get(reason, ())
+                lines.append(text_files.left_out(count, self.counts["text_lines"], text, first))
+        lines += map(_WARNING.format, self._on_text())
         if self.held_out:  # of the same text, whose warnings are printed above
             lines += ["held out:", self.held_out._page()]
         return "\n".join(lines)
@@ -125,10 +130,6 @@ class Summary:
             most = ", ".join(f"{piece!r} {count}" for piece, count in self.unknown.most_common(5))
             lines.append(f"unknown pieces: {self.unknown.total()}, most often {most}")
         lines += [text.format(counts[key]) for key, text in _ON_PURPOSE.items() if counts[key]]
-        for reason, text in text_files.LEFT_OUT.items():
-            if count := counts[reason]:
-                first = self.first_skipped.get(reason, ())
-                lines.append(text_files.left_out(count, counts["text_lines"], text, first))
         return "\n".join([*lines, *map(_WARNING.format, self._on_documents())])
 
     def _on_documents(self):
@@ -142,12 +143,10 @@ class Summary:
             remedy = "check --language, and that a blank line is only between documents"
         random = counts["instances_with_random_document"] / counts["instances"]
         if counts["documents"] == 1 and (self.pairs != "none" or counts["sentences"] > 1):
-            effect = "segments of a random document come from the same"
-            if self.pairs == "none":
-                effect = "an instance can have lines of different texts"
             yield (
-                f"this is a single document, so {effect}; put a blank line between documents, or "
-                "give --input_format=documents --document_per_line if each line is one"
+                "this is a single document, so an instance can have lines of different texts, and "
+                "each random document is the same: put a blank line between documents, or give "
+                "--input_format=documents --document_per_line if each line is one"
             )
         elif random > _MANY_RANDOM[self.pairs]:
             yield (

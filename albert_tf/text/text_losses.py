@@ -68,8 +68,7 @@ _FORMS = {
             r"|(?i:[þð][^\W\d_]*[àâãçèêëìîõùûü]|[àâãçèêëìîõùûü][^\W\d_]*[þð])"
             r"|(?i:\A(?=.*ý)(?=.*[þð])[^áíóúæ]*\Z)"  # Icelandic and Faroese have these too
         ),
-        "read the source with its own encoding, such as WINDOWS-1254 for Turkish, and leave these "
-        "characters out",
+        "read the source with its own encoding, and leave these characters out",
     ),
     "have only numbers, or times as subtitles do": (
         r"\d",
@@ -89,7 +88,8 @@ _FORMS = {
 }
 # What a line may have in common with others, and what to do if most lines have it.
 _IN_COMMON = {
-    "have columns, with": "keep the text, as with cut -f 2, or write JSON for --input_format=jsonl",
+    "have columns, with": "keep one, as cut -f 2 does with tabs, or write JSON for "
+    "--input_format=jsonl",
     "begin with": "leave this out, if it is no part of the text (0 stands for any number)",
     "end with": "leave this out, if it is no part of the text (0 stands for any number)",
 }
@@ -235,7 +235,7 @@ def _striking(line):
     """What a line may have in common with others: list of keys of `Losses.count`."""
     line = line.strip()
     if signs := _SEPARATOR.findall(_QUOTED.sub('""', line)):
-        return [f"have columns, with {sign!r} {signs.count(sign)} times" for sign in set(signs)]
+        return [f"have columns, with {signs.count(sign)} {sign!r} in each" for sign in set(signs)]
     for kind, step in (("begin with", 1), ("end with", -1)):
         if edge := _EDGE.match(line[::step]):
             shape = re.sub(r"(.)\1+", r"\1", re.sub(r"\d", "0", edge[0]))

@@ -47,6 +47,12 @@ def test_a_config_for_a_vocabulary(run_main, tmp_path, capsys):
     assert AlbertConfig.from_json_file(str(path)) == config
 
 
+def test_a_list_of_pieces_is_no_vocabulary(run_main, tmp_path):
+    (tmp_path / "spm.vocab").write_text("<pad>\t0\n<unk>\t0\n▁a\t-1\n", "utf-8")
+    with refuses(f"--vocab={tmp_path / 'spm.vocab'} ... '▁' ... .model"):
+        run_main(make_config, vocab=tmp_path / "spm.vocab", output_file=tmp_path / "config.json")
+
+
 def test_a_sentencepiece_model(run_main, tmp_path, capsys):
     model = tiny.VOCABULARY
     path = tmp_path / "config.json"

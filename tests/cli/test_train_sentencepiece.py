@@ -188,7 +188,7 @@ def test_records_go_by_the_record_of_the_vocabulary(files, tmp_path, run_main, c
     tokenizer = FullTokenizer(**summary["tokenizer"])
     lowered = "iptal sıra su ığdır bir kapı, su ılık."
     assert tokenizer.normalize(TURKISH[0]) == tokenizer.normalize(lowered)
-    with refuses("strip_accents=True ... spm.model ... strip_accents=False"):
+    with refuses("--strip_accents=true ... spm.model ... --strip_accents=false"):
         run_main(create_pretraining_data, strip_accents=True, **values)
 
 
