@@ -167,10 +167,11 @@ def test_predict_alone_uses_the_best_and_else_the_newest(
     assert (trained / "test_results.tsv").read_text() == before
     forget_evaluations(trained)
     run_main(run_classifier, **flags | PREDICT)
-    assert capsys.readouterr().out.count(f"No model.ckpt-best in {trained}") == 1
+    assert capsys.readouterr().out.count(f"There is no model.ckpt-best in {trained}") == 1
     elsewhere = {"output_dir": tmp_path / "new", "init_checkpoint": train_once("RTE")}
     run_main(run_classifier, **flags | PREDICT | elsewhere)
     assert (tmp_path / "new" / "test_results.tsv").exists()
+    assert "There is no model.ckpt-best" not in capsys.readouterr().out
 
 
 @pytest.mark.long
