@@ -346,7 +346,7 @@ def architecture_of(shapes, hidden_size, head=None):
     if architecture == MULTIPLE_CHOICE:
         return architecture, {}
     is_regression = head is not None and head.labels is None
-    labels = head.labels if head and head.labels else _default_labels(count)
+    labels = (head and (head.labels or head.scores)) or _default_labels(count)
     classes = {
         "id2label": {str(number): label for number, label in enumerate(labels)},
         "label2id": {label: number for number, label in enumerate(labels)},

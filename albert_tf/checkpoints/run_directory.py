@@ -343,12 +343,14 @@ class FinetunedTask:
     """Name of a task, and its labels in the order of their ids.
 
     The labels are None for regression, and () for SQuAD, which has none. `scale` are the means and
-    standard deviations with which the head of K scores was trained; None for one as it is.
+    standard deviations with which the head of K scores was trained; None for one as it is. `scores`
+    are the names of their columns, if they are known.
     """
 
     task_name: str
     labels: tuple[str, ...] | None
     scale: tuple[tuple[float, ...], ...] | None = None
+    scores: tuple[str, ...] | None = dataclasses.field(default=None, compare=False)
 
     @property
     def num_outputs(self):

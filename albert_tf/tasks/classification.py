@@ -57,7 +57,8 @@ class ClassificationTask(base.Task):
         scale=None,
     ):
         self.name, self.row, self.text, self.threshold = name, row, text, threshold
-        self.kind = FinetunedTask(MODEL_TASKS.get(name, name), row.labels, scale)
+        scores = row.label_names if row.is_regression and row.num_outputs > 1 else None
+        self.kind = FinetunedTask(MODEL_TASKS.get(name, name), row.labels, scale, scores)
         self.labels = row.labels
         self.input_names = ("text", "text_pair")[: len(row.text)]
         self.optional_inputs = optional_inputs
@@ -344,9 +345,9 @@ class GlueData(base.DataSet):
             os.path.join(folder, f"test{ending}"): tables.tab_separated(numbers),
             os.path.join(folder, f"submit{ending}"): _submission(named),
         }
-        if self.task.labels:
+        if self.row.num_outputs > 1:
             path = os.path.join(folder, f"test_results{self.suffix}.labels.txt")
-            texts[path] = tables.tab_separated([label] for label in self.task.labels)
+            texts[path] = tables.tab_separated(zip(self.task.labels or self.row.label_names))
         if self.submission_dir:
             path = os.path.join(self.submission_dir, self.row.submission_file)
             texts[path] = glue_submission(self.row, examples, values)

@@ -106,6 +106,11 @@ class GlueTask:
         return max(len(self.label), 1) if self.is_regression else len(self.labels)
 
     @property
+    def label_names(self):
+        """The names of the columns of labels: tuple of str."""
+        return tuple(self.named.get(column, str(column)) for column in self.label)
+
+    @property
     def stand_in(self):
         """The label of an example that has none: the first class, or 0.0 for each score."""
         if not self.is_regression:

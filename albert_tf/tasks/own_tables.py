@@ -67,8 +67,7 @@ def tsv_task(given, header=None):
             if needs_labels:
                 raise
     if are_named:
-        names = tuple(task.named.get(column, str(column)) for column in label_columns)
-        task = dataclasses.replace(task, labels=names)
+        task = dataclasses.replace(task, labels=task.label_names)
     if not given.regression and len({*task.labels}) < max(2, len(task.labels)):
         raise UserError(
             f"at least two different labels are needed. Received: {list(task.labels)} in "

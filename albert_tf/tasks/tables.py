@@ -371,9 +371,12 @@ class Table(NamedTuple):
             elif not cells or skip_short:
                 left_out += 1
             else:
+                remedy = ": correct the row"
+                if max(map(len, [self.first, *(row.cells for row in self.rows)])) < width:
+                    remedy = " in each row: name the columns in a header, add empty columns"
                 raise UserError(
-                    f"{row.place}: {len(cells)} columns, but {width} are needed, with {self.form}: "
-                    "correct the row, or give another --delimiter"
+                    f"{row.place}: {len(cells)} columns, but {width} are needed, with {self.form}"
+                    f"{remedy}, or give another --delimiter"
                 )
         if not found:
             raise UserError(f"{self.path} holds no example")

@@ -238,7 +238,8 @@ def test_a_directory_of_another_task_is_refused(run_main, flags, trained, tmp_pa
     with refuses(f"--output_dir={failed}"):
         run_main(run_classifier, **flags | EVALUATE | values)
     content, labels = (trained / run_directory.TASK).read_text(), ["entailment", "not_entailment"]
-    assert json.loads(content) == {"task_name": "rte", "labels": labels, "scale": None}
+    kind = {"task_name": "rte", "labels": labels, "scale": None, "scores": None}
+    assert json.loads(content) == kind
 
 
 def test_a_training_of_another_task_that_begins_later_is_refused(

@@ -644,6 +644,9 @@ def test_rows_that_people_rejected_are_a_warning(tmp_path, tokenizer, capsys):
         *(([("train.csv", "a,x", "b,y"), ("test.csv", *test)], NUMBERED | {"labels": ["x", "y"]},
            "test.csv, line 1 ... --header ... --noheader")
           for test in (["text,label", "a,x", "b,y"], ["text,label", "a,", "b,"])),
+        # The texts alone, where the label comes first.
+        ([("test.csv", "a film", "a book")], FIRST | {"labels": ["x", "y"]},
+         "test.csv ... 1 ... 2 ... each row ... header ... empty"),
         # Columns that have no texts, or are read twice.
         ([("train.csv", "text,pair,label", "a,,x", "b,,y")], {"text_pair_column": "pair"},
          "train.csv ... 'pair' ... --text_pair_column"),
@@ -993,6 +996,9 @@ def test_several_scores(tmp_path, tokenizer):
     wanted = np.mean(((logits - arrays["label_ids"]) / deviations) ** 2, axis=1)
     np.testing.assert_allclose(losses, wanted, rtol=1e-5)
     assert task.answers(None, {"logits": logits})[1] == {"predictions": [290.0, 2.5]}
+    data = classification.GlueData(task, str(tmp_path), str(tmp_path), "", row=row)
+    texts = data.prediction_files(examples, task.answers(None, {"logits": logits}))
+    assert texts[f"{tmp_path}/test_results.labels.txt"] == "a\nb\n"
     assert task.target({"label_ids": np.array([1.0, 2.0])}) == "[1.0, 2.0]"
     constant = np.array([[110, 2], [290, 2], [200, 2]], np.float32)
     assert "between 2 and 2" in task.sign_of_failure(Split(arrays, examples), {"logits": constant})
@@ -1011,6 +1017,10 @@ def test_scores_have_their_own_units_everywhere(columns, run_main, tmp_path):
     run_main(run_classifier, **given, export_dir=tmp_path / "export")
     scores = np.array(tiny.table(out / "test_results.tsv"), float)
     assert scores.shape == (8, len(columns.split(",")))
+    hf = {"albert_directory": out, "export_path": tmp_path / "hf", "export_format": "hf"}
+    run_main(export_checkpoints, **hf)
+    outputs = json.loads((tmp_path / "hf" / "config.json").read_text())["id2label"].values()
+    assert [*outputs] == (columns.split(",") if "," in columns else ["LABEL_0"])
     means = scores.mean(axis=0)
     assert 1000 < means[0] < 6000 and means[-1] == pytest.approx(means[0] * len(means), rel=0.2)
     places = {"albert_directory": out, "export_path": tmp_path / "tf2" / "model.ckpt-best"}
