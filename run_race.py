@@ -38,7 +38,7 @@ def main(given):
 
     models = model_flags.of_fine_tuning(given)
     settings = models[0].settings
-    levels = ("middle",) * given.middle_only or ("high",) * given.high_only or race.LEVELS
+    levels = ("high",) * settings.high_only or ("middle",) * settings.middle_only or race.LEVELS
     if given.do_train:
         choices = race.count_options(given.data_dir, levels)
     else:
@@ -61,7 +61,7 @@ def main(given):
         models,
         record_flags=RECORD_FLAGS,
         do_eval=given.do_eval,
-        keep_checkpoint_max=given.num_keep_checkpoint,
+        keep_checkpoint_max=settings.num_keep_checkpoint,
     )
 
 

@@ -364,8 +364,8 @@ def check_writable(directory, flag, file=None):
     try:
         make_directory(directory)
         probe = temporary_path(os.path.join(directory, "probe"))
-        with tf.io.gfile.GFile(probe, "w") as file:
-            file.write("")
+        with tf.io.gfile.GFile(probe, "w") as opened:
+            opened.write("")
         tf.io.gfile.remove(probe)
     except (tf.errors.OpError, OSError, UserError) as error:
         shown = f"{file}: {directory}" if file else directory

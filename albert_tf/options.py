@@ -689,7 +689,8 @@ class ClassifierData(Options, heading="Task and data"):
 class ClassifierSteps(FineTuningSteps, heading="Training and evaluation"):
     """The length of training, and which checkpoints to keep."""
 
-    keep_checkpoint_max: int = option(5, _KEEP_EVALUATED, low=0, read_by="~do_eval")
+    keep_checkpoint_max: int = option(5, _KEEP_EVALUATED, low=0, read_by="~do_eval",
+        on_record="follow")
 
 
 # === run_race.py =================================================================================
@@ -715,14 +716,16 @@ class Race(Options, heading="Task and data"):
         on_record="equal", fits=("max_seq_length", NUM_SPECIALS + 1), help=
         "Maximum number of tokens of a question and an option together. Longer ones lose their "
         "beginning.")
-    high_only: bool = option(False, "Only the questions of high school.")
-    middle_only: bool = option(False, "Only the questions of middle school.", read_by="!high_only")
+    high_only: bool = option(False, "Only the questions of high school.", on_record="start")
+    middle_only: bool = option(False, "Only the questions of middle school.",
+        read_by="!high_only", on_record="start")
 
 
 class RaceSteps(FineTuningSteps, heading="Training and evaluation"):
     """The length of training, and which checkpoints to keep."""
 
-    num_keep_checkpoint: int = option(5, _KEEP_EVALUATED, low=0, read_by="~do_eval")
+    num_keep_checkpoint: int = option(5, _KEEP_EVALUATED, low=0, read_by="~do_eval",
+        on_record="follow")
 
 
 # === run_squad.py ================================================================================

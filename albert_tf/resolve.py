@@ -297,7 +297,10 @@ def agreed(rows, typed, all_facts):
             if first is None or fact is None:  # nothing to compare: unknown, or the first one
                 merged[name] = first or fact
                 continue
-            rule = rows[name].columns["on_record"] if name in rows else "free"
+            columns = rows[name].columns if name in rows else {}
+            rule = columns.get("on_record")
+            if "~do_train" in (columns.get("read_by") or ""):  # they may be trained differently
+                continue
             decides = rule == "equal" or (rule == "follow" and name not in typed)
             ours = first.value if first.key is None else first.key
             if decides and contradictions({name: ours}, {name: fact}):

@@ -370,6 +370,13 @@ def _are_words(found, given, label, labels):
     if width > 1 and (are_known or of_labels == {"_"} or tag_schemes.are_of_spans(of_labels)):
         return True
     is_apart = isinstance(given, int) or found.path.endswith(".tsv") or 1 < len(found) < len(rows)
+    if found.has_spaces:  # tags are repeated or in capitals, and the words of texts are not
+        others = [cells for n, cells in enumerate(columns) if n != (given or 0)]
+        are_tags = (
+            len({*cells}) * 2 <= len(alike) or all(cell == cell.upper() for cell in cells)
+            for cells in others
+        )
+        is_apart &= any(are_tags)
     is_list = not (found.has_spaces or found.path.endswith(".csv"))
     is_list = is_list and not any(" " in cell for cell in itertools.chain(*columns))
     counts = [sum(" " not in cell and 0 < len(cell) < _LONG for cell in cells) for cells in columns]

@@ -56,9 +56,12 @@ def options_of(kind, model, tokenizer, *, train_steps, warmup_steps, **others):
 
 def _evaluates_by_epoch(settings):
     """Whether epochs are given, and no interval of checkpoints (bool)."""
-    is_given = settings.get("num_train_epochs") and settings.origin("num_train_epochs")
-    is_default = settings.origin("save_checkpoints_steps") == resolve.DEFAULT
-    return is_given in (resolve.TYPED, resolve.RECORD) and is_default
+    if not settings.get("num_train_epochs"):
+        return False
+    interval = settings.origin("save_checkpoints_steps")
+    if settings.origin("num_train_epochs") == resolve.TYPED:
+        return interval != resolve.TYPED
+    return settings.origin("num_train_epochs") == resolve.RECORD and interval == resolve.DEFAULT
 
 
 def _record(settings, model, tokenizer):
@@ -95,12 +98,13 @@ def check_directory(settings):
     count, seed = settings.get("num_trials") or 1, settings.get("seed") or 0
     if count > 1:  # each has its own directory
         is_other = folder.best and not files.read_text(folder.file(finetuning.TRIALS))
-        ours = {folder.file(f"trial-{n}") for n in range(seed, seed + count)}
-        others = [path for path in files.matches_in(output_dir, "trial-*") if path not in ours]
+        ours = {f"trial-{n}" for n in range(seed, seed + count)}
+        there = map(os.path.basename, files.matches_in(output_dir.rstrip("/"), "trial-*"))
+        others = sorted({*there} - ours)
         if folder.latest or is_other:
             found = "a training without --num_trials"
         elif others:
-            found = f"trials of other seeds, such as {others[0]}"
+            found = f"trials of other seeds too, such as {others[0]}"
     elif settings.do_train and not folder.latest and (folder.best or folder.results):
         found = "results, but no checkpoint to resume from"
     if found:

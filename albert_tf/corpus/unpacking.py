@@ -51,7 +51,7 @@ _OTHERS = {  # kinds that are refused -> how they begin
     "a WARC archive of web pages": rb"WARC/\d",
     "a pickle of Python": rb"\x80[\x02-\x05]",
     "in FASTA or FASTQ (write one sequence per line, without the other lines)": (
-        rb">\S.*\n([A-Z*.-]{10,}|[acgtunACGTUN]{10,})\r?(\n|\Z)|@\S.*\n[acgtunACGTUN.]{10,}\r?\n\+"
+        rb">[^>\s].*\n([A-Z][A-Z*]{9,}|[acgtunACGTUN]{10,})\r?(\n|\Z)|@\S.*\n[acgtunACGTUN.]{10,}\r?\n\+"
     ),
     "a document in RTF": rb"\{\\rtf\d",
     "a PDF document": rb"%PDF-\d\.\d",

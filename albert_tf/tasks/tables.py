@@ -371,12 +371,13 @@ class Table(NamedTuple):
             elif not cells or skip_short:
                 left_out += 1
             else:
-                remedy = ": correct the row"
+                fault, remedy = f"{row.place}: {len(cells)} columns", ": correct the row"
                 if max(map(len, [self.first, *(row.cells for row in self.rows)])) < width:
-                    remedy = " in each row: name the columns in a header, add empty columns"
+                    fault += ", as in all rows"
+                    remedy = ": name the columns in a header, add empty columns"
                 raise UserError(
-                    f"{row.place}: {len(cells)} columns, but {width} are needed, with {self.form}"
-                    f"{remedy}, or give another --delimiter"
+                    f"{fault}, but {width} are needed, with {self.form}{remedy}, or give another "
+                    "--delimiter"
                 )
         if not found:
             raise UserError(f"{self.path} holds no example")

@@ -198,7 +198,8 @@ def _read_labels(sentences, labels, columns, form):
     if "" in places:
         remedy = (
             "Lists have as many labels as words. Else a line is a word and its label, with a tab "
-            "or a space between them and no tab at its end; a file with commas is named .csv"
+            "between them in all lines, or a space, and no tab at its end; a file with commas is "
+            "named .csv"
         )
         if sentences.header and len(places) == 1:
             remedy = f"There are {', '.join(sentences.header)}: give another --label_column"
@@ -206,7 +207,8 @@ def _read_labels(sentences, labels, columns, form):
     for word in sentences.words:
         if labels and word.label not in labels:
             path, n = sentences.path, sentences.form.width
-            if sentences.columns.label is None and n < form.width:
+            is_unlabelled = {*sentences.labels}.isdisjoint(labels)
+            if sentences.columns.label is None and n < form.width and is_unlabelled:
                 raise UserError(f"{path} has {n} columns and no labels; training had {form.width}")
             raise UserError(
                 f"{word.place}: unknown label {reprlib.repr(word.label)}; known are "
@@ -416,13 +418,14 @@ def _divided(path, rows, columns):
 def _have_spaces(lines, labels, form):
     """Whether spaces separate columns: at least half of the lines have spaces and no tab.
 
-    If the training file has tabs, a label has to follow the last space: words may have spaces.
-    Arguments are those of `read_words`.
+    If the training file has tabs, a label has to follow the last space, since words may have
+    spaces; or all lines have the same three columns or more. Arguments are those of `read_words`.
     """
     filled = [x.strip(" ") for x in lines if x.strip() and not x.startswith(("#", DOCUMENT_START))]
     parts = [x.rpartition(" ") for x in filled if "\t" not in x]
     count = sum(bool(space and (not form.has_tabs or last in labels)) for _, space, last in parts)
-    return count * 2 >= len(filled)
+    widths = {len(x.split()) for x in filled}
+    return (count > 0 and count * 2 >= len(filled)) or (len(widths) == 1 and min(widths) > 2)
 
 
 def _cells_of(line, has_spaces):

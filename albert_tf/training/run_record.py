@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from albert_tf import __version__, files, options, resolve, state_files
 from albert_tf.checkpoints import run_directory, source
-from albert_tf.checkpoints.run_directory import EvaluatedOn, RunDirectory
+from albert_tf.checkpoints.run_directory import RunDirectory
 from albert_tf.config import CONFIG_FILE
 from albert_tf.errors import UserError
 from albert_tf.resolve import as_flag
@@ -84,19 +84,21 @@ def write(run, described):
     state_files.write(folder.file(run_directory.SETTINGS), content)
 
 
-def forget_evaluations(directory, described):
+def forget_evaluations(directory, before, described):
     """Lets a resumed run evaluate its best checkpoint again if the model or its text changes.
 
     Args:
         directory: str, of the run.
+        before: RunSettings of the last start, or None.
         described: RunSettings, of `describe`.
     """
-    folder = RunDirectory(directory)
-    before, found = folder.settings, folder.evaluated_on
-    if before and found:
-        is_same = _as_json(described.config) == before.config
-        if not is_same or before.text | _as_json(described.text) != before.text:
-            state_files.write(folder.file(run_directory.EVALUATED_ON), EvaluatedOn("changed"))
+    if before is None:
+        return
+    is_same = before.albert_config == described.albert_config
+    text = {name: described.text.get(name, value) for name, value in before.text.items()}
+    if not is_same or text != before.text:
+        for name in (run_directory.BEST_STATE, run_directory.EVALUATED_ON):
+            files.remove(RunDirectory(directory).file(name))
 
 
 def add_data(directory, report):
@@ -148,6 +150,8 @@ def check_done(found, step, last_step, settings, now):
     pairs = {name: values for name, values in pairs.items() if values[0] != values[1]}
     for name in sorted(options.OF_TRAINING & settings.rows.keys()):
         row, value, fact = settings.rows[name], settings.get(name), settings.facts.get(name)
+        if row.columns["on_record"] == "free" and not row.columns["path"]:
+            continue  # of another command with this name
         earlier = fact.value if fact else before.flags.get(name, row.default)
         if row.columns["path"] and row.columns["on_record"] == "free" and earlier and value:
             differs = _names(earlier) != _names(value)  # it may have been moved
@@ -171,7 +175,8 @@ def check_done(found, step, last_step, settings, now):
 
 
 def _names(paths):
-    return [os.path.basename(path.rstrip("/")) for path in paths.split(",")]
+    paths = (path if "://" in path else os.path.abspath(path) for path in paths.split(","))
+    return [os.path.basename(path.rstrip("/")) for path in paths]
 
 
 def _as_json(value):

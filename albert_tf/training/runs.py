@@ -99,6 +99,8 @@ def start(run, input_files, **weights):
     described = run_record.describe(run, input_files)
     before = RunDirectory(run.settings.output_dir).resumed
     print(run.initialize(**weights))
+    if run.is_chief and not run.is_done:  # before the workers meet and look for evaluations
+        run_record.forget_evaluations(run.settings.output_dir, before, described)
     if len(set(devices.gather(run.strategy, str(run.step)).values())) > 1:
         raise UserError(
             f"the workers do not resume from the same step, this one from {run.step}: "
@@ -108,8 +110,6 @@ def start(run, input_files, **weights):
         print(f"Nothing left to train: step {run.step} of {run.settings.train_steps} is done.")
     elif run.is_chief:
         run_record.say_changes(before, described)
-        if before:
-            run_record.forget_evaluations(run.settings.output_dir, described)
         run_record.write(run, described)
 
 

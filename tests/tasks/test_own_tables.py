@@ -646,7 +646,7 @@ def test_rows_that_people_rejected_are_a_warning(tmp_path, tokenizer, capsys):
           for test in (["text,label", "a,x", "b,y"], ["text,label", "a,", "b,"])),
         # The texts alone, where the label comes first.
         ([("test.csv", "a film", "a book")], FIRST | {"labels": ["x", "y"]},
-         "test.csv ... 1 ... 2 ... each row ... header ... empty"),
+         "test.csv ... 1 ... 2 ... all rows ... header ... empty"),
         # Columns that have no texts, or are read twice.
         ([("train.csv", "text,pair,label", "a,,x", "b,,y")], {"text_pair_column": "pair"},
          "train.csv ... 'pair' ... --text_pair_column"),
