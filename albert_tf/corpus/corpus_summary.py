@@ -96,8 +96,10 @@ class Summary:
         lines = [self._page()]
         for reason, text in text_files.LEFT_OUT.items():
             if count := self.counts[reason]:
-                first = self.first_skipped.get(reason, ())
-                lines.append(text_files.left_out(count, self.counts["text_lines"], text, first))
+                first, total = self.first_skipped.get(reason, ()), self.counts["text_lines"]
+                if reason == "lines_dropped":  # a line of a file may have several sentences
+                    total = max(total, self.counts["sentences"] + count)
+                lines.append(text_files.left_out(count, total, text, first))
         lines += map(_WARNING.format, self._on_text())
         if self.held_out:  # of the same text, whose warnings are printed above
             lines += ["held out:", self.held_out._page()]

@@ -65,8 +65,8 @@ _FORMS = {
             r"[\xc2\xc3\xd0\xd1][\x80-\xbf\u0152-\u017e\u02c6\u02dc\u2013-\u203a\u20ac\u2122]"
             r"|\xe2\u20ac|[\0\x08\x7f\x80-\x84\x86-\x9f\xad\ue000-\uf8ff\ufffd]"
             r"|(?:[À-ÖØ-öø-ÿ][¡-ÿ]|[¡-¿][À-ÖØ-öø-ÿ]){2}|[a-zà-ÿ][³¹¿±¶º][a-zà-ÿ]"
-            r"|(?i:[þð][^\W\d_]*[àâãçèêëìîõùûü]|[àâãçèêëìîõùûü][^\W\d_]*[þð])"
-            r"|(?i:\A(?=.*ý)(?=.*[þð])[^áíóúæ]*\Z)"  # Icelandic and Faroese have these too
+            r"|\A(?=.*[þðÞÐ])(?i:.*[þð][^\W\d_]*[àâãçèêëìîõùûü]|.*[àâãçèêëìîõùûü][^\W\d_]*[þð]"
+            r"|(?=.*ý)[^áíóúæ]*\Z)"  # Icelandic and Faroese have these too
         ),
         "read the source with its own encoding, and leave these characters out",
     ),

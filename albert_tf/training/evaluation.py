@@ -246,11 +246,9 @@ class Evaluator:
 
 
 def add(directory, text):
-    """Adds text to `eval_results.txt`, unless it is its end: the same evaluation was made again."""
+    """Adds text to `eval_results.txt`."""
     path = os.path.join(directory, run_directory.EVAL_RESULTS)
-    before = files.read_text(path)
-    if not before.endswith(text):
-        files.write_text(path, before + text)
+    files.write_text(path, files.read_text(path) + text)
 
 
 def report_predictions(directory, metrics, step, key_metric):

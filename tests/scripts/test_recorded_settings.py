@@ -429,17 +429,18 @@ def test_other_settings_are_an_error_and_change_no_file(again, out, flags, shown
 
 
 @pytest.mark.long
-def test_more_updates_and_predictions_are_something_to_do(again, out, capsys):
+def test_more_updates_and_predictions_are_something_to_do(again, out, run_main, capsys):
     record = (out / "run.json").read_bytes()
     again(do_predict=True)
     assert (out / "test_results.tsv").exists() and (out / "run.json").read_bytes() == record
     again(train_step=3)
     assert (out / "model.ckpt-3.index").exists() and (out / "run.json").read_bytes() != record
-    assert re.findall(r"^  (--\w+): before", capsys.readouterr().out, re.MULTILINE) == [
-        "--train_step"
-    ]
-    again(num_train_epochs=0.5, train_step=None)  # takes the place of the recorded updates
-    assert json.loads((out / "run.json").read_text())["flags"]["num_train_epochs"] == 0.5
+    changed = re.findall(r"^  (--\w+): before", capsys.readouterr().out, re.MULTILINE)
+    assert changed == ["--output_dir", "--train_step"]  # the run is a copy
+    data = {"task_name": "CoLA", "data_dir": GLUE}
+    run_main(run_classifier, **data, do_train=True, num_train_epochs=2, output_dir=out)
+    flags = json.loads((out / "run.json").read_text())["flags"]
+    assert flags["num_train_epochs"] == 2 and "train_step" not in flags
 
 
 def test_a_pretraining_that_is_done(records, pretrain, tmp_path, capsys):

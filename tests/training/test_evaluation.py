@@ -186,16 +186,6 @@ def test_the_checkpoint_of_a_stop_is_no_regular_one(directory, capsys):
     assert evaluated_steps(capsys.readouterr().out) == [0, 1, 2, 3, 4]
 
 
-def test_the_same_evaluation_again_changes_no_results(directory):
-    prefix = str(directory / "model.ckpt-2")
-    make(Run(directory)).each([prefix])
-    before = (directory / run_directory.EVAL_RESULTS).read_text()
-    make(Run(directory)).each([prefix])
-    assert (directory / run_directory.EVAL_RESULTS).read_text() == before
-    make(Run(directory)).each([str(directory / "model.ckpt-4"), prefix])
-    assert (directory / run_directory.EVAL_RESULTS).read_text().count("step = 2") == 2
-
-
 def test_a_lack_of_memory_is_named_in_what_is_made_up_for_too():
     def make_up(first_step):
         raise tf.errors.ResourceExhaustedError(None, None, f"no room at {first_step}")
