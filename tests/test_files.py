@@ -90,6 +90,12 @@ def test_a_directory_that_cannot_be_made_or_written_is_named(tmp_path):
             files.check_writable(str(path), "output_dir")
 
 
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a directory without files")
+def test_a_directory_that_takes_no_file_is_named():
+    with refuses("--output_dir=/proc is"):
+        files.check_writable("/proc", "output_dir")
+
+
 def test_a_writable_directory_is_made_if_it_is_not_there_and_left_empty(tmp_path):
     for _ in range(2):
         files.check_writable(str(tmp_path / "new" / "output"), "output_dir")

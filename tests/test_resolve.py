@@ -173,6 +173,9 @@ def test_sources_that_a_command_uses_together_agree():
         with refuses(f"one ... two ... --{name}=9"):
             resolve.agreed(rows, {}, [one, two])
     assert resolve.agreed(rows, {"n_best_size": 3}, [one, one | {"n_best_size": Fact(9, "two")}])
+    for name, values in {"learning_rate": (1e-5, 3e-5), "train_batch_size": (8, 16)}.items():
+        trained = [one | {name: Fact(value, "two")} for value in values]  # in different ways
+        assert resolve.agreed(rows, {}, trained)["doc_stride"] == one["doc_stride"]
 
 
 def test_what_is_compared_may_be_another_value():
