@@ -372,20 +372,20 @@ def check_writable(directory, flag, file=None):
         raise UserError(f"--{flag}={shown} is not writable: {error}") from error
 
 
-def check_file_writable(path, flag, others=()):
+def check_file_writable(path, flag, taken=frozenset()):
     """Checks that a file can be written, and makes its directory if necessary.
 
     Args:
         path: str, the file to be written later. An existing file is not changed.
         flag: str, name of the flag that gave it, for the message.
-        others: iterable of str, files that the command reads, or writes too.
+        taken: set of str, `real_path` of the files that the command reads, or writes too.
 
     Raises:
-        UserError: the file cannot be written, or is one of the others.
+        UserError: the file cannot be written, or is taken.
     """
     if tf.io.gfile.isdir(path):
         raise UserError(f"--{flag}: {path} is a directory; give a file name")
-    if real_path(path) in map(real_path, others):
+    if real_path(path) in taken:
         raise UserError(f"--{flag}: {path} is an input file or named twice: give another name")
     check_writable(os.path.dirname(path) or ".", flag, path)
 

@@ -156,7 +156,6 @@ _NAMES_HERE = {
     for theirs in text.split("|")
 }
 KINDS: dict[str, type] = {}  # option of any group -> type of its value, without None
-OF_TRAINING: set[str] = set()  # options that decide a training, and its data
 UNSET: dict = {}  # option that run.json decides -> the value that is not written: None or False
 _CLOSE = 0.8  # similarity of words of a name and of a misspelt one
 _SMALLEST_VOCABULARY = 5 + len(SPM_SYMBOLS) + 1  # with the special pieces, and a space
@@ -215,6 +214,18 @@ def options_of(group):
 def kind_of(field):
     """Type of an option's value, without None."""
     return field.type.__args__[0] if isinstance(field.type, types.UnionType) else field.type
+
+
+def decides_training(columns):
+    """Whether an option decides a training, or names its data or vocabulary (bool).
+
+    Args:
+        columns: mapping, the columns of the option.
+    """
+    read_by, path, rule = columns["read_by"] or "", columns["path"], columns["on_record"]
+    if path in ("file", "files", "directory"):
+        return rule == "equal" or "~do_train" in read_by or not (read_by or rule == "start")
+    return not path and rule != "free" and ("~do_train" in read_by or "do_eval" not in read_by)
 
 
 def name_here(name, known):
@@ -341,14 +352,6 @@ class Options:
         dataclasses.dataclass(frozen=True, kw_only=True)(cls)
         KINDS.update({field.name: kind_of(field) for field in options_of(cls)})
         for field in options_of(cls):
-            read_by, path = field.metadata["read_by"] or "", field.metadata["path"]
-            is_recorded = field.metadata["on_record"] != "free"
-            if path:  # data; what is recorded of other files is in them, and is compared
-                decides = path in ("file", "files", "directory") and not (is_recorded or read_by)
-            else:
-                decides = is_recorded and "do_eval" not in read_by
-            if decides or ("~do_train" in read_by and path != "output"):
-                OF_TRAINING.add(field.name)
             if field.metadata["on_record"] in ("equal", "start") and not field.default:
                 UNSET[field.name] = field.default
 

@@ -169,10 +169,11 @@ def resolve(
         for name, value in typed.items()
         if value != "" or name not in known or not rows[name].columns["path"]
     }
-    for name in typed:  # which takes the place of a recorded one, as updates of epochs
-        for other in (rows[name].columns["read_by"] or "").split():
-            if other.startswith("!") and other[1:] not in typed:
-                known.pop(other[1:], None)
+    conditions = (text for name in typed for text in (rows[name].columns["read_by"] or "").split())
+    replaced = {text[1:] for text in conditions if text.startswith("!")}  # as epochs by updates
+    for name in (replaced & known.keys()) - typed.keys():
+        if rows[name].columns["on_record"] == "follow":
+            del known[name]
     settings, notes = {}, []
     for name, row in rows.items():
         fact, rule = known.get(name), row.columns["on_record"]

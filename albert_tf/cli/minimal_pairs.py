@@ -25,7 +25,8 @@ def main(given):
 
     found = files.expand_patterns(given.input_file, "input_file")
     if given.output_file:
-        files.check_file_writable(given.output_file, "output_file", found)
+        taken = set(map(files.real_path, found))
+        files.check_file_writable(given.output_file, "output_file", taken)
     paradigms = minimal_pairs.read(found, given.pairs_per_paradigm)
     loaded, _ = predict.load(given)
     metrics = minimal_pairs.evaluate(loaded, paradigms, given.method, given.output_file)

@@ -40,7 +40,8 @@ def output(path, *inputs):
     from albert_tf import files
 
     if path:
-        files.check_file_writable(path, "output_file", inputs)  # before a model is loaded
+        taken = set(map(files.real_path, inputs))
+        files.check_file_writable(path, "output_file", taken)  # before a model is loaded
         with files.writing(path, "w") as file:
             yield file
         return

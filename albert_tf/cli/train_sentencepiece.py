@@ -74,8 +74,9 @@ def main(given):
     form = given.values_of(text_files.Format)
     input_files = files.expand_patterns(given.input_file, "input_file")
     outputs = [f"{given.model_prefix}{ending}" for ending in (".vocab", ".model")]
+    taken = set(map(files.real_path, input_files))
     for path in outputs:
-        files.check_file_writable(path, "model_prefix", input_files)
+        files.check_file_writable(path, "model_prefix", taken)
     skipped, is_split = Counter(), form.input_format != "sentences"
     table = sentencepiece_training.table_of(settings.normalization_rule_name)
     meter, lost, characters = text_losses.Losses(cleaning, table), Counter(), Counter()

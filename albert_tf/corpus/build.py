@@ -257,10 +257,10 @@ def _remove_others(work, corpus_directory):
 
 def _check_outputs(inputs, named):
     """Checks the output files: dict from flag to list of str."""
-    others = [*inputs]
+    taken = set(map(files.real_path, inputs))
     for flag, path in [(flag, path) for flag, paths in named.items() for path in paths]:
-        files.check_file_writable(path, flag, others)
-        others.append(path)
+        files.check_file_writable(path, flag, taken)
+        taken.add(files.real_path(path))
 
 
 def _log(path, tokenizer, settings):

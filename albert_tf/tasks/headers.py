@@ -13,12 +13,12 @@ from albert_tf.errors import UserError
 from albert_tf.tasks import label_lists, tables
 
 
-def given_or_shared(task, paths, split):
-    """Whether a file begins with a header, as the task says or several files show: bool or None.
+def is_shared(task, paths, split):
+    """Whether a file begins with a header, as several files show: True, or None.
 
-    Several files show it if another split begins with the same row and goes on with another, and if
-    its label is that of no other row, unless it has a number above texts. None stands for a file
-    that has to show it alone.
+    They show it if another split begins with the same row and goes on with another, and if its
+    label is that of no other row, unless it has a number above texts. None stands for a file that
+    has to show it alone.
 
     Args:
         task: glue.GlueTask.
@@ -28,8 +28,6 @@ def given_or_shared(task, paths, split):
     Raises:
         UserError: the same row has the label of another row, and a word above texts.
     """
-    if task.splits_with_header is not None:
-        return split in task.splits_with_header
     if tables.names_in(task.text):
         return None  # the names tell
     texts, given = {}, {"delimiter": task.delimiter, "has_header": False}

@@ -101,7 +101,10 @@ def read_rows(task, data_dir, split):
             f"{path}: {split_files.NEEDED_BY[split]} needs --label_column, a name or a number"
         )
     columns = task.text_of(split) + (task.label if labelled else ())
-    has_header = headers.given_or_shared(task, _input_files(task, data_dir), split)
+    if task.splits_with_header is None:
+        has_header = headers.is_shared(task, _input_files(task, data_dir), split)
+    else:
+        has_header = split in task.splits_with_header
     known = task.named if task.is_own else dict(zip(columns, task.names, strict=False))
     form = {"delimiter": task.delimiter, "quoted_tabs": task.is_own}
     table = tables.open_table(path, columns, has_header=has_header, known=known, **form).take(

@@ -148,10 +148,10 @@ def check_done(found, step, last_step, settings, now):
         return
     pairs = {name: (before.text.get(name, value), value) for name, value in now.text.items()}
     pairs = {name: values for name, values in pairs.items() if values[0] != values[1]}
-    for name in sorted(options.OF_TRAINING & settings.rows.keys()):
-        row, value, fact = settings.rows[name], settings.get(name), settings.facts.get(name)
-        if row.columns["on_record"] == "free" and not row.columns["path"]:
-            continue  # of another command with this name
+    for name, row in sorted(settings.rows.items()):
+        if not (options.decides_training(row.columns) and settings.is_read(name)):
+            continue
+        value, fact = settings.get(name), settings.facts.get(name)
         earlier = fact.value if fact else before.flags.get(name, row.default)
         if row.columns["path"] and row.columns["on_record"] == "free" and earlier and value:
             differs = _names(earlier) != _names(value)  # it may have been moved
@@ -160,7 +160,7 @@ def check_done(found, step, last_step, settings, now):
             differs = resolve.contradictions(values, {name: fact}, key=source.key)
         else:
             differs = json.dumps(earlier) != json.dumps(value)
-        if differs and settings.is_read(name):
+        if differs:
             pairs[name] = earlier, value
     if pairs:
         changed = (

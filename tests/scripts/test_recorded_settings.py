@@ -441,6 +441,7 @@ def test_more_updates_and_predictions_are_something_to_do(again, out, run_main, 
     run_main(run_classifier, **data, do_train=True, num_train_epochs=2, output_dir=out)
     flags = json.loads((out / "run.json").read_text())["flags"]
     assert flags["num_train_epochs"] == 2 and "train_step" not in flags
+    assert "after each epoch" in capsys.readouterr().out
 
 
 def test_a_pretraining_that_is_done(records, pretrain, tmp_path, capsys):

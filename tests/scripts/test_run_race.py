@@ -13,7 +13,7 @@ from albert_tf.checkpoints.run_directory import RunDirectory
 from albert_tf.tasks import race
 from albert_tf.text.tokenization import FullTokenizer
 from tests import tiny
-from tests.errors import assert_says
+from tests.errors import assert_says, refuses
 from tests.tiny import NO_DROPOUT, values_of, write_config
 
 pytestmark = pytest.mark.usefixtures("eagerly")
@@ -48,6 +48,14 @@ def blocks(directory):
 
 def table(directory):
     return tiny.table(directory / "predictions.tsv")
+
+
+def test_a_run_keeps_its_levels(run_main, flags, trained):
+    before = (trained / "best_trial.txt").read_text()
+    with refuses(f"--high_only=true ... {trained}/run.json"):  # training is the default
+        run_main(run_race, **flags | {"high_only": True})
+    assert (trained / "best_trial.txt").read_text() == before
+    run_main(run_race, **flags | {"high_only": True, "do_train": False})
 
 
 def test_blocks_of_eval_results(first_run):

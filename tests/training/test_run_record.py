@@ -140,6 +140,21 @@ def test_earlier_starts_are_kept(written, run):
     assert len(run_directory.RunDirectory(str(written)).settings.starts) == 1
 
 
+@pytest.mark.parametrize("changes", [{}, {"text": 16}, {"num_attention_heads": 4}])
+def test_another_model_or_text_needs_new_evaluations(changes, written, run):
+    rewrite(written, text={"max_seq_length": 8})
+    paths = [written / name for name in (run_directory.BEST_STATE, run_directory.EVALUATED_ON)]
+    for path in paths:
+        path.write_text("x")
+    text = {"max_seq_length": changes.pop("text", 8), "doc_stride": 4}  # one was not recorded
+    config = dataclasses.replace(CONFIG, **changes)
+    now = dataclasses.replace(described(written, run, [], config=config), text=text)
+    before = run_directory.RunDirectory(str(written)).resumed
+    run_record.forget_evaluations(str(written), before, now)
+    is_same = text["max_seq_length"] == 8 and config == CONFIG
+    assert [path.exists() for path in paths] == [is_same] * 2
+
+
 def test_a_done_run_has_the_settings_that_it_was_trained_with(written, run):
     def check(last_step=2, directory=written, text=None, **changes):
         found, values = source.Source(str(directory)), FLAGS | {"do_train": True} | changes
