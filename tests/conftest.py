@@ -62,6 +62,16 @@ def pytest_runtest_setup(item):
         pytest.skip("needs the real data sets in ../shared/data, next to the repository")
 
 
+@pytest.fixture(autouse=True)
+def own_precision():
+    """Takes back what --dtype sets, which is of the process: other tests compute in float32."""
+    yield
+    if "tf_keras" in sys.modules:
+        from albert_tf.training import devices
+
+        devices.set_precision("fp32")
+
+
 @pytest.fixture(scope="module")
 def eagerly():
     """Runs steps without tracing them, for tests of what surrounds few small steps."""

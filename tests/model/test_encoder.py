@@ -376,8 +376,8 @@ def test_attention_probabilities_are_dropped_one_by_one(no_norm):
 
 # Relative errors of the root mean square; one rounding of bfloat16 is 4e-3, of float16 5e-4.
 @pytest.mark.parametrize("name, error", [("mixed_bfloat16", 1.5e-2), ("mixed_float16", 2e-3)])
-def test_mixed_precision_is_near_and_gives_float32(name, error, policy):
-    policy(name)
+def test_mixed_precision_is_near_and_gives_float32(name, error):
+    tf_keras.mixed_precision.set_global_policy(name)
     outputs = encode_golden(golden_encoder("base"), "base")
     expected = read_arrays(MODELS / "base" / "outputs.npz")
     for key in ("embedding_output", "sequence_output", "pooled_output"):

@@ -191,10 +191,10 @@ def test_replicas_add_up_to_the_whole_batch(weight):
 
 
 @pytest.mark.parametrize("name", ["mixed_bfloat16", "mixed_float16"])
-def test_mixed_precision_logits_are_float32_and_near(name, policy):
-    policy(name)
+def test_mixed_precision_logits_are_float32_and_near(name):
+    tf_keras.mixed_precision.set_global_policy(name)
     model, named = golden_model(GOLDEN / "model" / "base")
-    policy("float32")  # a model keeps that of its making
+    tf_keras.mixed_precision.set_global_policy("float32")  # a model keeps that of its making
     features = golden_features("base")
     outputs = model(features)
     assert {output.dtype for output in outputs.values()} == {tf.float32}
@@ -447,10 +447,10 @@ def test_v2_dropout_is_on_in_training_alone():
 
 @pytest.mark.parametrize("precision", ["mixed_bfloat16", "mixed_float16"])
 @pytest.mark.parametrize("name", SQUAD)
-def test_mixed_precision_scores_are_float32_finite_and_near(name, precision, policy):
-    policy(precision)
+def test_mixed_precision_scores_are_float32_finite_and_near(name, precision):
+    tf_keras.mixed_precision.set_global_policy(precision)
     model, named, features = fine_tuned_model(name)
-    policy("float32")  # a model keeps that of its making
+    tf_keras.mixed_precision.set_global_policy("float32")  # a model keeps that of its making
     with tf.GradientTape() as tape:
         loss = objectives.mean_loss(FINE_TUNED[name][2](features, model(features, training=True)))
     expected = float(read_arrays(GOLDEN / "heads" / name / "outputs.npz")["total_loss"])

@@ -182,8 +182,8 @@ def test_the_precision_of_a_model_holds_for_its_parts(tmp_path):
 
 @pytest.mark.long
 @pytest.mark.parametrize("policy_name", POLICIES)
-def test_fit_learns_and_goes_on_after_loading(policy_name, policy, tmp_path):
-    policy(policy_name)
+def test_fit_learns_and_goes_on_after_loading(policy_name, tmp_path):
+    tf_keras.mixed_precision.set_global_policy(policy_name)
     tf_keras.utils.set_random_seed(0)
     model = compiled(make("classifier", ONE_BLOCK))
     history = model.fit(batches(), epochs=15, verbose=0).history["loss"]

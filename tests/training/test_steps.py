@@ -144,15 +144,9 @@ def test_a_compiled_step_equals_the_plain_one_with_the_same_masks(features, opti
     np.testing.assert_allclose(rows[1], rows[0], rtol=1e-4)
 
 
-@pytest.fixture
-def float16():
-    devices.set_precision("fp16")
-    yield
-    devices.set_precision("fp32")
-
-
 @pytest.mark.parametrize("name", ["adamw", pytest.param("muon", marks=pytest.mark.long)])
-def test_a_step_that_overflows_is_skipped_counted_and_lowers_the_scale(float16, features, name):
+def test_a_step_that_overflows_is_skipped_counted_and_lowers_the_scale(features, name):
+    devices.set_precision("fp16")
     step, model, optimizer = make_step(optimizer=name)
     steps.loss_scale_variables(optimizer)["loss_scale"].assign(2.0**120)
     before = values(model)
