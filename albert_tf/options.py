@@ -574,8 +574,8 @@ class FineTuningUpdates(Options, heading="Training and evaluation"):
         "separated by commas, in the order of the classes.")
     best_metric: str | None = option(None, on_record="follow", help=
         "The metric in eval_results.txt that chooses the best checkpoint, such as macro_f1: the "
-        "lowest loss is best, the highest value of another metric. By default as the table in "
-        "docs/finetuning.md says.")
+        "lowest loss is best, the highest value of another metric. By default that of the task, "
+        "such as accuracy, F1 or a correlation.")
 
 
 class FineTuningSteps(Options, heading="Training and evaluation"):
@@ -602,8 +602,8 @@ class Export(Options, heading="Export"):
         "takes text or ids and returns predictions; predict.py runs it. The settings of the text "
         "are those of the training.")
     export_text: bool = option(True, read_by="export_dir", help=
-        "Let the SavedModel take text and ids; loading it then needs tensorflow-text. If false, it "
-        "takes only ids and needs only tensorflow.")
+        "Let the SavedModel take text and ids; loading it needs tensorflow-text. If false, the "
+        "SavedModel takes only ids and needs only tensorflow.")
     export_tflite: bool = option(False, read_by="export_dir", help=
         "Write TFLite files of the model into --export_dir too: float32, float16 and int8.")
     card_file: str | None = option(None, path="file", read_by="export_dir", help=_CARD)
@@ -655,8 +655,8 @@ class ClassifierData(Options, heading="Task and data"):
     delimiter: str | None = option(None, read_by=_OF_TEXTS, on_record="follow", help=
         "tsv: the character between columns, such as ';' or 'tab'. By default it is recognised.")
     header: bool | None = option(None, read_by=_OF_TEXTS, on_record="follow", help=
-        "tsv: whether the first line names the columns. By default it does if a column is given by "
-        "name, if it numbers the columns, or if several files begin with it.")
+        "tsv: whether the first line names the columns. By default yes if a column is given by "
+        "name, if the line numbers the columns, or if several files begin with the line.")
     labels: list | None = option(None, "tsv, ner: the classes; by default those of the training.",
         read_by="!regression task_name=tsv,multi_label,ner", on_record="equal")
     skip_other_labels: bool = option(False, on_record="follow", read_by=f"labels {_OF_TEXTS}", help=
@@ -992,7 +992,7 @@ class Instances(NGrams, heading="Pairs and masks"):
         "space. With --masked_lm_prob=0, one pass is usually enough.")
     masked_lm_prob: float = option(0.15, low=0, high=1, help=
         "Share of the tokens to predict. 0 masks nothing: run_pretraining.py --masked_lm_budget "
-        "masks such records while it reads them, other tokens in each epoch.")
+        "masks such records while it reads them, anew in each epoch.")
     short_seq_prob: float = option(0.1, low=0, high=1, help=
         "Probability, per document and pass, of instances shorter than --max_seq_length.")
     sentence_pairs: str = option("order", choices=SENTENCE_PAIRS, help=
@@ -1050,9 +1050,9 @@ class RecordFiles(Options, heading="Output"):
         "Number of processes. It does not change the records. Each file is written by one process, "
         "so name at least as many files.")
     work_directory: str | None = option(None, path="output", help=
-        "Directory on a local disk (with --runner: a shared one, such as gs://...) for the "
-        "tokenized text, which later runs take from it, and the state of the run. By default a "
-        "hidden one next to the first output file, removed at the end.")
+        "Directory on a local disk (with --runner: a shared one, such as gs://...) for the state "
+        "of the run and the tokenized text, which later runs reuse. By default a hidden "
+        "directory next to the first output file, removed at the end.")
 
 
 class Runner(Options, heading="Apache Beam"):
@@ -1218,8 +1218,8 @@ class Examples(Options, heading="Examples and predictions"):
         "Whether the first line names the columns. By default it does if it names all inputs of "
         "the model.")
     text_column: str | None = option(None, read_by=_FROM_FILE, help=
-        "Column of --input_file with the texts: a name in its first line or a number from 0. By "
-        "default that of the training, if the file has it. If it is given, other columns are not "
+        "Column of --input_file with the texts: a name in the first line or a number from 0. By "
+        "default that of the training, if the file has it. With this flag, other columns are not "
         "copied to the predictions.")
     text_pair_column: str | None = option(None, read_by=f"text_column {_FROM_FILE}", help=
         "Column with the second texts.")
