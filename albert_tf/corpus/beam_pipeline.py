@@ -33,7 +33,8 @@ beam_runner = import_extra("apache_beam.runners.runner", "--runner")
 _RUNNERS = {
     # Without these options, Beam would first try to download another runner, Prism.
     "directrunner": [
-        *("--runner=DirectRunner", "--allow_unsafe_triggers"),
+        "--runner=DirectRunner",
+        "--allow_unsafe_triggers",
         "--default_sdk_harness_log_level=CRITICAL",
     ],
     # Beam has no short name for this runner.

@@ -31,12 +31,12 @@ _ON_PURPOSE = {
     "files_kept": "kept: {} finished output files of an earlier run",
 }
 _WARNING = "warning: {}"
-_NAMES = (
-    *("documents", "documents_of_one_sentence", "sentences", "tokens", "unknown_share"),
-    *("unknown_most_common", "sentences_far_too_long", "documents_dropped"),
-    *("near_duplicates_dropped", *text_files.LEFT_OUT, "instances", *KINDS, "instance_tokens"),
-    *("tokens_cut_by_truncation", "predictions", "masked_share", "text_losses", "seconds"),
-)  # names of the values in JSON
+_NAMES = (  # of the values in JSON
+    "documents", "documents_of_one_sentence", "sentences", "tokens", "unknown_share",
+    "unknown_most_common", "sentences_far_too_long", "documents_dropped",
+    "near_duplicates_dropped", *text_files.LEFT_OUT, "instances", *KINDS, "instance_tokens",
+    "tokens_cut_by_truncation", "predictions", "masked_share", "text_losses", "seconds",
+)  # fmt: skip
 
 
 @dataclasses.dataclass

@@ -138,18 +138,18 @@ def check_not_empty(has_text, paths, counts):
         paths: list of str.
         counts: Counter of the lines left out, by the reasons in LEFT_OUT.
     """
-    if not has_text:
-        missing = counts["texts_missing"]
-        remedy = "give files with text"
-        if missing:
-            lines = (chunk.content.splitlines() for chunk in chunks(paths, Format()))
-            first = next(filter(bytes.strip, itertools.chain.from_iterable(lines)))
-            keys = dict.fromkeys(_keys_of(errors.parse_json(first, paths[0], constants=float)))
-            remedy = (
-                f"{missing} JSON lines have none under --text_key, give another key. The first "
-                f"line has texts under: {', '.join(keys) or 'none':.500}"
-            )
-        raise UserError(f"no text in {', '.join(paths)}: {remedy}")
+    if has_text:
+        return
+    remedy = "give files with text"
+    if missing := counts["texts_missing"]:
+        lines = (chunk.content.splitlines() for chunk in chunks(paths, Format()))
+        first = next(filter(bytes.strip, itertools.chain.from_iterable(lines)))
+        keys = dict.fromkeys(_keys_of(errors.parse_json(first, paths[0], constants=float)))
+        remedy = (
+            f"{missing} JSON lines have none under --text_key, give another key. The first line "
+            f"has texts under: {', '.join(keys) or 'none':.500}"
+        )
+    raise UserError(f"no text in {', '.join(paths)}: {remedy}")
 
 
 def left_out(count, total, what, first=()):
