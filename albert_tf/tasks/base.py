@@ -6,7 +6,6 @@ import dataclasses
 import functools
 import math
 import os
-import re
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -16,12 +15,11 @@ from albert_tf import files
 from albert_tf.errors import UserError
 from albert_tf.model import objectives
 from albert_tf.records import feature_cache, input_pipeline, schemas
-from albert_tf.tasks import data_report
+from albert_tf.tasks import data_report, tables
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training import evaluation
 from albert_tf.training.splits_and_results import Evaluation, Predicted, RecordFiles, Split
 
-_NUMBER = re.compile(r"\d*\.?\d+(e-?\d+)?")
 NOT_LEARNT = (
     "the model has probably not learnt; train for longer, or try a lower --learning_rate, a longer "
     "--warmup_step or another --seed"
@@ -196,7 +194,7 @@ class Task:
             total = sum(counts.values())
             weights = [total / (len(present) * max(counts[label], 1)) for label in self.labels]
         else:
-            weights = [float(x) if _NUMBER.fullmatch(x) else math.nan for x in given]
+            weights = [*map(tables.number, given)]
             if len(weights) != len(self.labels) or not all(0 < x < math.inf for x in weights):
                 raise UserError(
                     f"{flag} must be balanced, or a number above 0 for each of the "
