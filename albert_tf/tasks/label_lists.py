@@ -93,7 +93,9 @@ def find_form(cells, known=()):
         labels = [*itertools.chain.from_iterable(labels)]
         return len({*labels}) / max(len(labels), 1)
 
-    best = min([*occurring, *[""] * bool(known or not occurring)], key=share)
+    if known or not occurring:
+        occurring.append("")
+    best = min(occurring, key=share)
     lists = _lists(cells, best)
     is_one_hot = best and all(len(items) > 1 for items in lists) and _are_one_hot(lists)
     return Form(best, bool(is_one_hot))

@@ -163,8 +163,7 @@ def _far_score(scores):
     values = sorted({*scores})
     if len(values) <= _FEW_SCORES:
         return None
-    for far, near, end in ((0, 1, -1), (-1, -2, 0)):
-        far, near, end = (values[place] for place in (far, near, end))
+    for far, near, *_, end in (values, values[::-1]):
         if scores.count(far) > 1 and abs(far - near) > _FAR * abs(near - end):
             return far
     return None

@@ -71,18 +71,17 @@ def read_examples(task, data_dir, split, tokenizer):
         labels = test_labels(task, table, normalize)
     else:
         labels = labels_of(task, table, normalize, skip_others=task.skip_other_labels)
-    examples = []
+    examples, are_labelled = [], []
     for row, label in zip(table.rows, labels, strict=True):
-        if label is not None or split == "test":
+        is_labelled = label is not None
+        if is_labelled or split == "test":
             texts = [normalize(text) for text in row.values[: len(task.text)]]
             text_b = texts[1] if len(texts) == 2 else None
-            known = task.stand_in if label is None else label
+            known = label if is_labelled else task.stand_in
             examples.append(Example(name(row), texts[0], text_b, known))
+            are_labelled.append(is_labelled)
     if not examples:
         raise UserError(f"{table.path}: no row has one of --labels={','.join(task.labels)}")
-    are_labelled = [label is not None for label in labels]
-    if split != "test":
-        are_labelled = [*filter(None, are_labelled)]
     other_labels = len(table.rows) - len(examples)
     counts = {"left_out": table.left_out, "other_labels": other_labels}
     return Examples(examples, are_labelled, split == "test"), counts
