@@ -153,7 +153,7 @@ class Task:
         """Writes files that belong to the best checkpoint, given the metrics of its evaluation."""
 
     def label_counts(self, arrays):
-        """Number of examples with each label, from their features: int array [C]."""
+        """Number of examples with each label, from `features` [n, length]: int array [C]."""
         return np.bincount(arrays["label_ids"], minlength=len(self.labels))
 
     def logits(self, split, outputs):
@@ -168,7 +168,7 @@ class Task:
         return collapsed(f"{self.classified} are predicted to be", found)
 
     def target(self, row):
-        """The label of an example, from its features: str."""
+        """The label of an example, from its features, a dict of arrays [length]: str."""
         value = row["label_ids"][0]
         return str(self.labels[value] if self.labels else value)
 
@@ -340,7 +340,16 @@ class DataSet:
         }
 
     def evaluate(self, splits, outputs, batch_size):
-        """Evaluates outputs, a dict from key to the model's outputs for that split: Evaluation."""
+        """Evaluates the outputs of a model.
+
+        Args:
+            splits: dict of suffix -> Split, of `evaluation_splits`.
+            outputs: dict of suffix -> dict of arrays [n, ...], the outputs for this split.
+            batch_size: int, of the original's `loss`.
+
+        Returns:
+            Evaluation.
+        """
         metrics, warnings = {}, []
         for suffix, split in splits.items():
             found = self.task.metrics(split, outputs[suffix], batch_size)
@@ -455,7 +464,13 @@ class DataSet:
         return Predicted(", ".join(prefixes), steps, means, " and ".join(sources))
 
     def write_predictions(self, splits, members, batch_size):
-        """Writes the predictions, and prints their metrics."""
+        """Writes the predictions, and prints their metrics.
+
+        Args:
+            splits: dict of suffix -> Split, of `prediction_splits`.
+            members: list of Predicted, of the models that predict together.
+            batch_size: int, of the original's `loss`.
+        """
         member = self.combined(members)
         for suffix, split in splits.items():
             warning = self.task.sign_of_failure(split, member.outputs[suffix])

@@ -141,7 +141,12 @@ def _rejected(task, table):
 
 
 def label_scale(task, data_dir):
-    """Means and standard deviations (1 of equal scores) of a training file: tuples of floats."""
+    """Means and standard deviations (1 of equal scores) of a training file: tuples of K floats.
+
+    Args:
+        task: GlueTask with K columns of scores.
+        data_dir: str.
+    """
     table = reading.read_rows(task, data_dir, "train")
     scores = labels_of(task, table, str.strip)
     columns = [scores] if task.num_outputs == 1 else [*zip(*scores, strict=True)]

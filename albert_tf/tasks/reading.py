@@ -190,7 +190,11 @@ def _check_seldom_separator(task, table):
 
 
 def describe(task, data_dir, split="train"):
-    """How the file of a split is read: (str with separator and header, list of columns as str)."""
+    """How the file of a split is read; arguments and errors are those of `read_examples`.
+
+    Returns:
+        (str with path, separator and header; list of str, the columns of texts and labels).
+    """
     table = read_rows(task, data_dir, split)
     labels, columns = "", task.text + task.label
     if split == "test":

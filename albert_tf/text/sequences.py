@@ -149,7 +149,19 @@ def as_texts(texts: str | Texts, name: str = "texts") -> list[str]:
 
 
 def packed(tokenizer, texts, pairs, max_length, lengths=None, keeps_ends=False):
-    """Encodes texts as features of records: the arrays of `pack_pairs`, as int32."""
+    """Encodes texts as features of records: the arrays of `pack_pairs`, as int32 [n, T].
+
+    Args:
+        tokenizer: FullTokenizer.
+        texts: str or list of n str, not normalized.
+        pairs: None, or one second text for each text; "" for no second text.
+        max_length: int, T.
+        lengths: list or None, as of `pack_pairs`.
+        keeps_ends: bool, as of `pack_pairs`.
+
+    Raises:
+        UserError: an argument is invalid.
+    """
     check_whole("max_length", max_length, SHORTEST)
     texts = as_texts(texts)
     pairs = [""] * len(texts) if pairs is None else as_texts(pairs, "pairs")
