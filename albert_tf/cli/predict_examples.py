@@ -40,10 +40,10 @@ class Model(NamedTuple):
         inputs: tuple of str, those of INPUTS that the model takes.
         optional: tuple of those that an example may lack.
         outputs: tuple of str, keys of a prediction.
-        num_options: int, options of a question; None if there are none.
+        num_options: int, the most options of a question; None if there are none.
         predict: callable that takes a list of dicts of inputs and gives as many dicts of values
             for JSON.
-        fewest_options: int, options that a question needs; None for `num_options`.
+        fewest_options: int, options that a question needs; None if there are none.
         is_of_words: bool, whether the model labels the words of a text.
         of_training: dict of the flags of the training, some of which tell how its files are read.
         header: sequence of str, the names of the columns of the training file.
@@ -78,14 +78,9 @@ class Model(NamedTuple):
         return [f"option {i + 1}" for i in range(self.num_options or 0)]
 
     @property
-    def fewest(self):
-        """Options that a question needs (int); None if there are none."""
-        return self.fewest_options or self.num_options
-
-    @property
     def required(self):
         """Those of the columns that every example needs: list of str."""
-        optional = [*self.optional, *self.option_columns[self.fewest :]]
+        optional = [*self.optional, *self.option_columns[self.fewest_options :]]
         return [name for name in self.columns if name not in optional]
 
     @property
@@ -281,7 +276,7 @@ def _with_option_list(example, model):
     if "options" not in model.inputs:
         return example
     options = [example.pop(name, "") for name in model.option_columns]
-    while len(options) > model.fewest and not options[-1]:
+    while len(options) > model.fewest_options and not options[-1]:
         options.pop()
     return example | {"options": options}
 
@@ -673,11 +668,12 @@ def example_of(example, model, place):
 def _check_input(name, value, model, place):
     """Raises UserError if an input is no text that the model can read."""
     is_list = (name == "options" or model.is_of_words) and isinstance(value, list)
-    texts, count = value if is_list else [value], model.num_options
+    texts = value if is_list else [value]
+    fewest, most = model.fewest_options, model.num_options
     if not all(isinstance(text, str) for text in texts):
         raise UserError(f"{place}: {name} must be text. Received: {reprlib.repr(value)}")
-    if name == "options" and not model.fewest <= len(texts) <= count:
-        expected = f"{model.fewest} to {count}" if model.fewest < count else count
+    if name == "options" and not fewest <= len(texts) <= most:
+        expected = f"{fewest} to {most}" if fewest < most else most
         raise UserError(f"{place}: {expected} options are expected. Received: {len(texts)}")
     may_be_empty = value == [] or name in (*model.may_be_empty, *model.optional)
     if not may_be_empty and is_blank("".join(texts)):  # RACE has empty options
