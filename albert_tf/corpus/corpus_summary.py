@@ -19,7 +19,7 @@ _FEW_MASKED = 0.5  # of the predictions that the settings ask for
 # Polish with accents.
 _SPLIT_WORDS = 0.05
 _MARKED = 0.1  # at least this share of the tokens begins with a space in a language with spaces
-KINDS = (
+KINDS = (  # of pairs, in the order of their numbers in `segment_pairs`
     "instances_in_order",
     "instances_swapped",
     "instances_with_random_document",

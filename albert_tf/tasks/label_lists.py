@@ -23,8 +23,7 @@ from albert_tf.tasks import tables
 _ALWAYS = (LABEL_SEPARATOR, ";", ",", "\n", "\t")  # one that occurs separates labels
 # If all parts occur as labels of their own, or are numbers; numbers with a hyphen are a range.
 _PERHAPS = (*"、，；｜،؛", "/", "&", "+", "#", "-", " ")
-_NAMES = {LABEL_SEPARATOR: "vertical bars", ";": "semicolons", ",": "commas", " ": "spaces"}
-_NAMES |= {"\n": "line ends", "\t": "tabs"}
+_NAMES = tables.SEPARATORS | {" ": "spaces", "\n": "line ends"}
 _LIST = "[]"
 # A list as NumPy, PyTorch and TensorFlow show it.
 _CALL = re.compile(r"(?:\w+\.)?(?:array|[Tt]ensor|frozenset)\((\W.*?)(?:, \w+=.*)?\)", re.DOTALL)
