@@ -203,6 +203,7 @@ def _rank(lines, form, any_of):
         found.pop()  # which may be cut
     first = found[0] if found else []
     width, num_others = len(first), sum(len(row) != len(first) for row in found)
+    # How many columns each set needs: two, if it has several, or up to its last number.
     needed = (max([min(len(c), 2), *(n + 1 for n in c if isinstance(n, int))]) for c in any_of)
     if width < min(needed):
         return None
@@ -211,10 +212,10 @@ def _rank(lines, form, any_of):
     is_unnamed = needs_names and not _has_names(map(str.strip, first), any_of)
     if num_others > len(found) / 10 and (is_unnamed or not wanted):
         return None
-    text, separator = "".join(lines), re.escape(form.separator)
-    marks = re.findall(rf"{separator}(?= )|(?<=\d){separator}(?=\d)", text)
     if width == 1:
         return is_unnamed, _ONE_COLUMN
+    text, separator = "".join(lines), re.escape(form.separator)
+    marks = re.findall(rf"{separator}(?= )|(?<=\d){separator}(?=\d)", text)
     if form.separator != "\t" and len(marks) == text.count(form.separator):
         return is_unnamed, _PUNCTUATION  # or a decimal comma
     return is_unnamed, _SELDOM if form.separator in _UNUSUAL else _FITS
