@@ -38,7 +38,9 @@ def main(given):
 
     models = model_flags.of_fine_tuning(given)
     settings = models[0].settings
-    levels = ("high",) * settings.high_only or ("middle",) * settings.middle_only or race.LEVELS
+    levels = race.LEVELS
+    if settings.high_only or settings.middle_only:
+        levels = ("high",) if settings.high_only else ("middle",)
     if given.do_train:
         choices = race.count_options(given.data_dir, levels)
     else:

@@ -110,11 +110,11 @@ def _scores(loaded, given):
     model = Model(("text",), (), scoring.KEYS, None, None)
     examples = list(_examples(model, given))
     used = [example for example in examples if example]
-    texts, places = [example[0]["text"] for example in used], [example[2] for example in used]
+    texts, places = [e.inputs["text"] for e in used], [e.place for e in used]
     scores = loaded.score(texts, given.method, places=places)
     total, found = scoring.total(scores), iter(scores)
     for example in examples:
-        yield example and example[1] | next(found)
+        yield example and example.others | next(found)
     print(
         f"{len(scores)} texts, {total['num_pieces']} pieces ({total['num_unknown']} unknown), "
         f"{total['num_words']} words: log_prob {total['log_prob']:.4f}, pseudo-perplexity "
@@ -129,10 +129,10 @@ def _predicted(model, given):
     examples, num_blank = _examples(model, given), 0
     with progress.bar("predicting", None, " examples") as bar:
         while batch := list(itertools.islice(examples, given.predict_batch_size)):
-            used = [example[0] for example in batch if example]
+            used = [example.inputs for example in batch if example]
             found = iter(model.predict(used) if used else ())
             for example in batch:
-                yield example and example[1] | next(found)
+                yield example and example.others | next(found)
             num_blank += sum(predict_examples.is_blank(row.get("text", "-")) for row in used)
             bar.update(len(used))
     if num_blank:
@@ -150,8 +150,8 @@ def _examples(model, given):
     if model.is_of_texts and not (model.is_of_words or given.score):  # a row has other columns too
         model = model._replace(may_be_empty=INPUTS[:2])
     name, lines, num_peeked = "standard input", sys.stdin.buffer, 1  # it may be a person
-    columns = {name: given.get(f"{name}_column") for name in COLUMNS}
-    columns = {name: column for name, column in columns.items() if column is not None}
+    named = ((name, given.get(f"{name}_column")) for name in COLUMNS)
+    columns = {name: column for name, column in named if column is not None}
     if given.input_file:
         name, num_peeked = given.input_file, tables.SAMPLE_LINES
         lines = unpacking.lines(name)

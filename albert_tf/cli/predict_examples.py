@@ -40,10 +40,10 @@ class Model(NamedTuple):
         inputs: tuple of str, those of INPUTS that the model takes.
         optional: tuple of those that an example may lack.
         outputs: tuple of str, keys of a prediction.
-        num_options: int, options of a question; None if there are none.
+        num_options: int, the most options of a question; None if there are none.
         predict: callable that takes a list of dicts of inputs and gives as many dicts of values
             for JSON.
-        fewest_options: int, options that a question needs; None for `num_options`.
+        fewest_options: int, options that a question needs; None if there are none.
         is_of_words: bool, whether the model labels the words of a text.
         of_training: dict of the flags of the training, some of which tell how its files are read.
         header: sequence of str, the names of the columns of the training file.
@@ -78,14 +78,9 @@ class Model(NamedTuple):
         return [f"option {i + 1}" for i in range(self.num_options or 0)]
 
     @property
-    def fewest(self):
-        """Options that a question needs (int); None if there are none."""
-        return self.fewest_options or self.num_options
-
-    @property
     def required(self):
         """Those of the columns that every example needs: list of str."""
-        optional = [*self.optional, *self.option_columns[self.fewest :]]
+        optional = [*self.optional, *self.option_columns[self.fewest_options :]]
         return [name for name in self.columns if name not in optional]
 
     @property
@@ -109,6 +104,20 @@ class Model(NamedTuple):
         return f"this model takes {', '.join(self.inputs)}"
 
 
+class Example(NamedTuple):
+    """An example.
+
+    Attributes:
+        inputs: dict, those of the model.
+        others: dict, other keys, which the output repeats.
+        place: str, file and line, or flags, for messages.
+    """
+
+    inputs: dict
+    others: dict
+    place: str
+
+
 def read(lines, name, model, columns=None, header=None, delimiter=None, num_peeked=1):
     """Yields the examples of a file.
 
@@ -127,8 +136,7 @@ def read(lines, name, model, columns=None, header=None, delimiter=None, num_peek
         num_peeked: int, lines that are read ahead to recognise it.
 
     Yields:
-        (dict of the model's inputs, dict of the other keys, str with file and line); None for a
-        blank line.
+        Example; None for a blank line.
 
     Raises:
         UserError: there is no example, an input is missing, or a line is not an example.
@@ -173,7 +181,7 @@ def read(lines, name, model, columns=None, header=None, delimiter=None, num_peek
             yield None
             continue
         is_empty = False
-        yield parts_of(_example(row, model, columns, form, place, nulls), model, place)
+        yield example_of(_dict_of(row, model, columns, form, place, nulls), model, place)
     if is_empty:
         raise UserError(f"{name} holds no example: give one on each line, or one by flags")
 
@@ -201,8 +209,9 @@ def _columns(lines, name, model, given, header, separator):
     names = tables.names_of(model.header)
     by_name = {key: names.get(column, column) for key, column in known.items()}
     by_name = {key: column for key, column in by_name.items() if isinstance(column, str)}
-    sources = [given] if "text" in given else [by_name | given, usual | given]
-    sources = [s for s in sources if "text" in given or {*model.required} <= {*s}]
+    sources = [given]
+    if "text" not in given:
+        sources = [s for s in (by_name | given, usual | given) if {*model.required} <= {*s}]
     named = [source for source in sources if tables.names_in(source.values())]
     sets = [*([*source.values()] for source in named), ()]
     of_training = separator or tables.parse_delimiter(model.of_training.get("delimiter"))
@@ -259,7 +268,7 @@ def _of_table(lines, name, model, columns, copies, form):
         others = zip(table.header, row.cells, strict=False) if copies else ()
         found = {key: cell for key, cell in others if key not in model.outputs}
         found |= dict(zip(columns, row.values, strict=True))
-        yield parts_of(_with_option_list(found, model), model, row.place)
+        yield example_of(_with_option_list(found, model), model, row.place)
 
 
 def _with_option_list(example, model):
@@ -267,7 +276,7 @@ def _with_option_list(example, model):
     if "options" not in model.inputs:
         return example
     options = [example.pop(name, "") for name in model.option_columns]
-    while len(options) > model.fewest and not options[-1]:
+    while len(options) > model.fewest_options and not options[-1]:
         options.pop()
     return example | {"options": options}
 
@@ -304,7 +313,7 @@ def of_flags(typed, model):
         )
     for number in range(max(counts.values(), default=1)):
         given = {name: values[number if name in counts else 0] for name, values in lists.items()}
-        yield parts_of(typed | given, model, place)
+        yield example_of(typed | given, model, place)
 
 
 def sentences(path, model, columns):
@@ -327,7 +336,8 @@ def sentences(path, model, columns):
     given, of_training = tables.column_of(columns.get("text")), model.of_training
     known = model.trained_columns.get("text"), tables.column_of(of_training.get("label_column"))
     wanted, label = known if given is None else (given, None)
-    form = word_files.Form(model.header, has_tabs=".tsv" in (path[-4:], model.trained_on[-4:]))
+    has_tabs = any(name.endswith(".tsv") for name in (path, model.trained_on))
+    form = word_files.Form(model.header, has_tabs=has_tabs)
     found = word_files.read_words(path, labels=model.labels, form=form)
     names = {*found.rows[0], *found.header}
     is_named = found.header or (wanted in names and wanted == of_training.get("text_column"))
@@ -340,7 +350,7 @@ def sentences(path, model, columns):
         columns = word_files.Columns(wanted, label if label in there else None)
         found = word_files.read_words(path, columns, model.labels, form)
     print(f"{path} is read with a word on each line, in {len(found)} sentences", file=sys.stderr)
-    return [parts_of({"text": [w.text for w in words]}, model, words[0].place) for words in found]
+    return [example_of({"text": [w.text for w in words]}, model, words[0].place) for words in found]
 
 
 def _are_words(found, given, label, labels):
@@ -399,7 +409,7 @@ def questions(path, model):
     print(f"{path} is read as the files of a training", file=sys.stderr)
     if "article" in model.inputs:
         model = model._replace(optional=("article",))
-    return [parts_of(example, model, place) for place, example in found]
+    return [example_of(example, model, place) for place, example in found]
 
 
 def _of_squad(path):
@@ -460,7 +470,7 @@ def _keys_in(lines, name):
     """The keys of the objects of JSON among some lines: set of str."""
     keys = set()
     for line in lines:
-        with contextlib.suppress(UserError):  # `_example` names the line
+        with contextlib.suppress(UserError):  # `_dict_of` names the line
             keys |= {*tables.flat(parse_json(line, name))} if line.strip()[:1] == b"{" else set()
     return keys
 
@@ -567,7 +577,7 @@ def _check_header(names, model, place):
         raise UserError(f"{place}: the header {', '.join(names)} lacks {', '.join(missing)}")
 
 
-def _example(row, model, columns, form, place, nulls):
+def _dict_of(row, model, columns, form, place, nulls):
     """Converts a line to a dict: a JSON object, which may lack `nulls`, or the inputs in order."""
     if form.separator == "\t" and row[0].lstrip().startswith("{"):
         try:
@@ -614,16 +624,13 @@ def _of_keys(found, columns, place):
     }
 
 
-def parts_of(example, model, place):
-    """The parts of an example: the model's inputs and other keys.
+def example_of(example, model, place):
+    """Makes an Example.
 
     Args:
-        example: dict.
+        example: dict of inputs and other keys.
         model: Model.
         place: str, location of the example, for messages.
-
-    Returns:
-        (dict of the model's inputs, dict of the other keys, place).
 
     Raises:
         UserError: an input is missing or not text, or a key cannot be copied.
@@ -655,17 +662,18 @@ def parts_of(example, model, place):
     for passage in {"context", "article"} & {*model.inputs}:
         if example[passage]:
             squad_questions.check_not_swapped(example["question"], example[passage], place)
-    return {name: example.pop(name) for name in model.inputs}, example, place
+    return Example({name: example.pop(name) for name in model.inputs}, example, place)
 
 
 def _check_input(name, value, model, place):
     """Raises UserError if an input is no text that the model can read."""
     is_list = (name == "options" or model.is_of_words) and isinstance(value, list)
-    texts, count = value if is_list else [value], model.num_options
+    texts = value if is_list else [value]
+    fewest, most = model.fewest_options, model.num_options
     if not all(isinstance(text, str) for text in texts):
         raise UserError(f"{place}: {name} must be text. Received: {reprlib.repr(value)}")
-    if name == "options" and not model.fewest <= len(texts) <= count:
-        expected = f"{model.fewest} to {count}" if model.fewest < count else count
+    if name == "options" and not fewest <= len(texts) <= most:
+        expected = f"{fewest} to {most}" if fewest < most else most
         raise UserError(f"{place}: {expected} options are expected. Received: {len(texts)}")
     may_be_empty = value == [] or name in (*model.may_be_empty, *model.optional)
     if not may_be_empty and is_blank("".join(texts)):  # RACE has empty options

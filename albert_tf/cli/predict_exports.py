@@ -56,7 +56,7 @@ def of_export(directory, embeddings):
             yield embeddings_of(row, embeddings) if embeddings else prediction(row, labels)
 
     optional = INPUTS[1:2] if embeddings and "text_pair" in inputs else ()
-    known = {"is_of_words": "words" in outputs, "labels": labels}
+    known = {"is_of_words": "words" in outputs, "labels": labels, "fewest_options": num_options}
     return Model(inputs, optional, outputs, num_options, predict, **known)
 
 

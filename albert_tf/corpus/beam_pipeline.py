@@ -33,7 +33,8 @@ beam_runner = import_extra("apache_beam.runners.runner", "--runner")
 _RUNNERS = {
     # Without these options, Beam would first try to download another runner, Prism.
     "directrunner": [
-        *("--runner=DirectRunner", "--allow_unsafe_triggers"),
+        "--runner=DirectRunner",
+        "--allow_unsafe_triggers",
         "--default_sdk_harness_log_level=CRITICAL",
     ],
     # Beam has no short name for this runner.
@@ -143,11 +144,10 @@ class BeamRunner(contextlib.AbstractContextManager):
                     ("Gather", beam.GroupByKey()),
                     ("Index", beam.Map(_write_index, name)),
                 )
-                has_index = bool(tf.io.gfile.listdir(name))  # if not, all text files are empty
-                whole = corpus_files.documents_file(name)
-                corpus = corpus_files.open_corpus(whole) if has_index else None
-                found = len(corpus.documents) if corpus else 0
-                counts = corpus.counts if corpus else collections.Counter()
+                found, counts = 0, collections.Counter()
+                if tf.io.gfile.listdir(name):  # if not, all text files are empty
+                    corpus = corpus_files.open_corpus(corpus_files.documents_file(name))
+                    found, counts = len(corpus.documents), corpus.counts
                 text_files.check_not_empty(found, paths, counts)
         except BaseException:
             files.remove(tokens)

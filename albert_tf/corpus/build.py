@@ -83,7 +83,7 @@ def create(
             an output cannot be written.
     """
     started = time.monotonic()
-    special_ids = tokenizer.special_ids(with_mask=True)
+    vocabulary = tokenizer.special_ids(with_mask=True), tokenizer.vocab_size
     form, selection = form or text_files.Format(), selection or options.Selection()
     named = {"output_file": outputs, "heldout_output_file": heldout_outputs}
     _check_outputs(inputs, named)
@@ -122,7 +122,6 @@ def create(
         parts, dropped = _parts(directory, selection, runner)
         summary = None
         for part, (flag, names) in reversed(list(zip(parts, named.items(), strict=False))):
-            vocabulary = special_ids, tokenizer.vocab_size
             counts, shards = _make(work, part, flag, names, settings, vocabulary, runner)
             corpus = corpus_files.open_corpus(part)
             sizes = corpus.sizes(settings.longest_line, _FAR_LONGER * settings.max_pair_length)

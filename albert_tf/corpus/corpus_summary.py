@@ -19,7 +19,7 @@ _FEW_MASKED = 0.5  # of the predictions that the settings ask for
 # Polish with accents.
 _SPLIT_WORDS = 0.05
 _MARKED = 0.1  # at least this share of the tokens begins with a space in a language with spaces
-KINDS = (
+KINDS = (  # of pairs, in the order of their numbers in `segment_pairs`
     "instances_in_order",
     "instances_swapped",
     "instances_with_random_document",
@@ -31,12 +31,12 @@ _ON_PURPOSE = {
     "files_kept": "kept: {} finished output files of an earlier run",
 }
 _WARNING = "warning: {}"
-_NAMES = (
-    *("documents", "documents_of_one_sentence", "sentences", "tokens", "unknown_share"),
-    *("unknown_most_common", "sentences_far_too_long", "documents_dropped"),
-    *("near_duplicates_dropped", *text_files.LEFT_OUT, "instances", *KINDS, "instance_tokens"),
-    *("tokens_cut_by_truncation", "predictions", "masked_share", "text_losses", "seconds"),
-)  # names of the values in JSON
+_NAMES = (  # of the values in JSON
+    "documents", "documents_of_one_sentence", "sentences", "tokens", "unknown_share",
+    "unknown_most_common", "sentences_far_too_long", "documents_dropped",
+    "near_duplicates_dropped", *text_files.LEFT_OUT, "instances", *KINDS, "instance_tokens",
+    "tokens_cut_by_truncation", "predictions", "masked_share", "text_losses", "seconds",
+)  # fmt: skip
 
 
 @dataclasses.dataclass

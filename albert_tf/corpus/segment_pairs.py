@@ -77,6 +77,7 @@ class Draws:
         self._next = itertools.chain.from_iterable(blocks).__next__
 
     def chance(self, probability):
+        """True with this probability, a float."""
         return self._next() < probability
 
     def below(self, low, high):

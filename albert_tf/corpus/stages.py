@@ -11,6 +11,7 @@ import dataclasses
 import functools
 import json
 import os
+from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
@@ -44,7 +45,7 @@ class Hasher:
     """
 
     corpus_file: str
-    make: callable
+    make: Callable
 
     def __call__(self, first, report):
         """Bytes of the array from `make` for DOCUMENTS_TOGETHER documents from `first` on."""

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads text files of sentences, documents or JSON lines as one sentence per line."""
 
+import codecs
 import functools
 import itertools
 import re
@@ -23,7 +24,6 @@ LEFT_OUT = {  # why lines are left out, as a count -> a text for the count
     "texts_missing": "lines: they have no text under --text_key",
 }
 _MANY_LEFT_OUT = 0.01  # of the lines
-_BOM = b"\xef\xbb\xbf"
 _LINE_ENDS = re.compile(rb"\r+\n?")
 
 
@@ -109,7 +109,7 @@ def _with_plain_line_ends(parts):
     r"""Yields text without byte order mark, with \n for \r\n (also \r\r\n) and \r."""
     held = b""  # \r at the end of a block, which may belong to a \n
     for number, block in enumerate(parts):
-        block = held + (block if number else block.removeprefix(_BOM))
+        block = held + (block if number else block.removeprefix(codecs.BOM_UTF8))
         held = block[len(block.rstrip(b"\r")) :]
         yield _LINE_ENDS.sub(_plain, block.removesuffix(held))
     yield _LINE_ENDS.sub(_plain, held)
@@ -138,18 +138,18 @@ def check_not_empty(has_text, paths, counts):
         paths: list of str.
         counts: Counter of the lines left out, by the reasons in LEFT_OUT.
     """
-    if not has_text:
-        missing = counts["texts_missing"]
-        remedy = "give files with text"
-        if missing:
-            lines = (chunk.content.splitlines() for chunk in chunks(paths, Format()))
-            first = next(filter(bytes.strip, itertools.chain.from_iterable(lines)))
-            keys = dict.fromkeys(_keys_of(errors.parse_json(first, paths[0], constants=float)))
-            remedy = (
-                f"{missing} JSON lines have none under --text_key, give another key. The first "
-                f"line has texts under: {', '.join(keys) or 'none':.500}"
-            )
-        raise UserError(f"no text in {', '.join(paths)}: {remedy}")
+    if has_text:
+        return
+    remedy = "give files with text"
+    if missing := counts["texts_missing"]:
+        lines = (chunk.content.splitlines() for chunk in chunks(paths, Format()))
+        first = next(filter(bytes.strip, itertools.chain.from_iterable(lines)))
+        keys = dict.fromkeys(_keys_of(errors.parse_json(first, paths[0], constants=float)))
+        remedy = (
+            f"{missing} JSON lines have none under --text_key, give another key. The first line "
+            f"has texts under: {', '.join(keys) or 'none':.500}"
+        )
+    raise UserError(f"no text in {', '.join(paths)}: {remedy}")
 
 
 def left_out(count, total, what, first=()):

@@ -245,14 +245,13 @@ def tokenizers_of(paths):
 
 def _closest(path, listed):
     """The tokenizer of the entry that describes a file best; others may describe earlier files."""
-    if len(listed) == 1:
-        return listed[0][1]
     now = state(path)  # the size counts more than the time, which a copy does not keep
-    likeness = [
-        [isinstance(entry, dict) and entry.get(name) == value for name, value in now.items()]
-        for entry, _ in listed
-    ]
-    return listed[likeness.index(max(likeness))][1]
+
+    def likeness(found):
+        entry, _ = found
+        return [isinstance(entry, dict) and entry.get(name) == value for name, value in now.items()]
+
+    return max(listed, key=likeness)[1]
 
 
 def _summaries(paths):

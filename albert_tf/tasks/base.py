@@ -6,7 +6,6 @@ import dataclasses
 import functools
 import math
 import os
-import re
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -16,12 +15,11 @@ from albert_tf import files
 from albert_tf.errors import UserError
 from albert_tf.model import objectives
 from albert_tf.records import feature_cache, input_pipeline, schemas
-from albert_tf.tasks import data_report
+from albert_tf.tasks import data_report, tables
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training import evaluation
 from albert_tf.training.splits_and_results import Evaluation, Predicted, RecordFiles, Split
 
-_NUMBER = re.compile(r"\d*\.?\d+(e-?\d+)?")
 NOT_LEARNT = (
     "the model has probably not learnt; train for longer, or try a lower --learning_rate, a longer "
     "--warmup_step or another --seed"
@@ -155,7 +153,7 @@ class Task:
         """Writes files that belong to the best checkpoint, given the metrics of its evaluation."""
 
     def label_counts(self, arrays):
-        """Number of examples with each label, from their features: int array [C]."""
+        """Number of examples with each label, from `features` [n, length]: int array [C]."""
         return np.bincount(arrays["label_ids"], minlength=len(self.labels))
 
     def logits(self, split, outputs):
@@ -170,7 +168,7 @@ class Task:
         return collapsed(f"{self.classified} are predicted to be", found)
 
     def target(self, row):
-        """The label of an example, from its features: str."""
+        """The label of an example, from its features, a dict of arrays [length]: str."""
         value = row["label_ids"][0]
         return str(self.labels[value] if self.labels else value)
 
@@ -196,7 +194,7 @@ class Task:
             total = sum(counts.values())
             weights = [total / (len(present) * max(counts[label], 1)) for label in self.labels]
         else:
-            weights = [float(x) if _NUMBER.fullmatch(x) else math.nan for x in given]
+            weights = [*map(tables.number, given)]
             if len(weights) != len(self.labels) or not all(0 < x < math.inf for x in weights):
                 raise UserError(
                     f"{flag} must be balanced, or a number above 0 for each of the "
@@ -342,7 +340,16 @@ class DataSet:
         }
 
     def evaluate(self, splits, outputs, batch_size):
-        """Evaluates outputs, a dict from key to the model's outputs for that split: Evaluation."""
+        """Evaluates the outputs of a model.
+
+        Args:
+            splits: dict of suffix -> Split, of `evaluation_splits`.
+            outputs: dict of suffix -> dict of arrays [n, ...], the outputs for this split.
+            batch_size: int, of the original's `loss`.
+
+        Returns:
+            Evaluation.
+        """
         metrics, warnings = {}, []
         for suffix, split in splits.items():
             found = self.task.metrics(split, outputs[suffix], batch_size)
@@ -457,7 +464,13 @@ class DataSet:
         return Predicted(", ".join(prefixes), steps, means, " and ".join(sources))
 
     def write_predictions(self, splits, members, batch_size):
-        """Writes the predictions, and prints their metrics."""
+        """Writes the predictions, and prints their metrics.
+
+        Args:
+            splits: dict of suffix -> Split, of `prediction_splits`.
+            members: list of Predicted, of the models that predict together.
+            batch_size: int, of the original's `loss`.
+        """
         member = self.combined(members)
         for suffix, split in splits.items():
             warning = self.task.sign_of_failure(split, member.outputs[suffix])

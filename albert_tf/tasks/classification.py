@@ -63,7 +63,7 @@ class ClassificationTask(base.Task):
         self.input_names = ("text", "text_pair")[: len(row.text)]
         self.optional_inputs = optional_inputs
         self.key_metric = row.metrics[0]
-        if row.is_own and not row.is_regression:
+        if row.is_own and not (row.is_regression or row.multi_label):
             self.shown_metrics = ("eval_accuracy", "macro_f1", "eval_loss")
         self.objective = objectives.REGRESSION if row.is_regression else objectives.CLASSIFICATION
         if scale:
@@ -263,7 +263,7 @@ class GlueData(base.DataSet):
         others = {"long_texts": long_texts, "windows": windows} if long_texts != "head" else {}
         row = dataclasses.asdict(self.row)
         del row["label_form"]  # which may be unknown where the same labels are read
-        del row["names"], row["header"]
+        del row["names"], row["header"]  # `others` has those that count
         if self.row.named:
             others["names"] = [*self.row.named.values()]
         return {"task": row} | others
@@ -312,16 +312,13 @@ class GlueData(base.DataSet):
         if self.row.is_own:
             source, columns = reading.describe(self.row, self.data_dir, split)
         named = (f"{name} in column {x}" for name, x in zip(names, columns, strict=False))
-        scale = self.task.kind.scale
-        standardised = (
-            scale
-            and split == "train"
-            and (
+        described = f"{source}: {', '.join(named)}".replace("column -1", "the last")
+        if (scale := self.task.kind.scale) and split == "train":
+            described += (
                 f"; labels with the mean {_shown(scale[0])} and the standard deviation "
                 f"{_shown(scale[1])}, standardised in training only"
             )
-        )
-        return f"{source}: {', '.join(named)}{standardised or ''}".replace("column -1", "the last")
+        return described
 
     def prediction_files(self, examples, answers):
         """The original's two files, the labels, and the file for the GLUE server.
@@ -330,15 +327,12 @@ class GlueData(base.DataSet):
         of its columns are the lines of test_results.labels.txt. submit_results.tsv has a header,
         then the name and the label (or score) of each example.
         """
-        numbers = [
-            list(np.ravel(np.float32([*answer.get("probabilities", answer).values()])))
-            for answer in answers
-        ]
-        # The label, or else the score or scores.
-        values = [
-            answer.get("label", row[0] if len(row) == 1 else " ".join(map(str, row)))
-            for answer, row in zip(answers, numbers, strict=True)
-        ]
+        if self.row.is_regression:
+            numbers = np.float32([np.ravel(answer["predictions"]) for answer in answers])
+            values = [row[0] if len(row) == 1 else " ".join(map(str, row)) for row in numbers]
+        else:
+            numbers = np.float32([[*answer["probabilities"].values()] for answer in answers])
+            values = [answer["label"] for answer in answers]
         named = zip([example.guid for example in examples], values, strict=True)
         folder, ending = self.output_dir, f"_results{self.suffix}.tsv"
         texts = {
@@ -380,6 +374,11 @@ def _losses(outputs, labels):
     if np.shape(outputs) != np.shape(labels):
         return base.cross_entropy(outputs, labels)
     return np.mean(np.reshape((outputs - labels) ** 2, [len(labels), -1]), axis=1)
+
+
+def _mean_loss(outputs, labels):
+    """The mean over examples; `loss` of the results is the mean over batches."""
+    return np.mean(_losses(outputs, labels))
 
 
 def _of_scores(row, outputs, labels):
@@ -440,13 +439,12 @@ _CORRELATIONS = ("pearson", "spearman")
 # name in the results -> f(logits [n, C] or scores [n], label ids [n] or scores [n])
 METRICS = {
     "eval_accuracy": lambda logits, ids: np.mean(base.classes(logits) == ids),
-    # `loss` of the results is the mean over batches, and this is the mean over examples.
-    "eval_loss": lambda outputs, labels: np.mean(_losses(outputs, labels)),
+    "eval_loss": _mean_loss,
     "matthew_corr": functools.partial(_sklearn, "matthews_corrcoef"),
     "f1": functools.partial(_sklearn, "f1_score", zero_division=0.0),
     "pearson": functools.partial(_correlation, "pearsonr"),
     "spearman": functools.partial(_correlation, "spearmanr"),
-    "MSE": lambda outputs, labels: np.mean(_losses(outputs, labels)),
+    "MSE": _mean_loss,
 }
 
 

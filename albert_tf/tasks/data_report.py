@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a training should know about its data: counts of rows, texts and pieces, and warnings."""
 
+from typing import NamedTuple
+
 import numpy as np
 
 from albert_tf.options import NUM_SPECIALS_OF_ONE
@@ -12,31 +14,48 @@ _LEFT_OUT = ("left_out", "other_labels", "comments", "skipped")  # keys of count
 _MISSING = {"nan", "NaN", "NULL", "None", "<NA>", "#N/A", "#NAME?", "#VALUE!", "#REF!"}
 _RARE = 0.05  # a class with a smaller share is rare
 
-# name -> share of the rows (of `unknown`, of the pieces) from which on the line is a warning; what
-# there is; what to do about it
+
+class _Limit(NamedTuple):
+    """What is said of a count.
+
+    Attributes:
+        share: float, share of all from which on it is a warning.
+        state: str, what is counted.
+        remedy: str, of the warning.
+        whole: str, name of the count of all.
+    """
+
+    share: float
+    state: str
+    remedy: str
+    whole: str = "rows"
+
+
 _LIMITS = {
-    "empty": (0.01, "have no text", "remove them, or check the columns"),
-    "missing": (
+    "empty": _Limit(0.01, "have no text", "remove them, or check the columns"),
+    "missing": _Limit(
         0.01,
         "have a text such as nan or #NAME?",
         "pandas and spreadsheets write it where a text is missing: remove these rows",
     ),
-    "repeated": (0.1, "repeat the text of an earlier one", "leave out duplicates"),
-    "in_train": (
+    "repeated": _Limit(0.1, "repeat the text of an earlier one", "leave out duplicates"),
+    "in_train": _Limit(
         0.01,
         "stand in the training set too",
         "the metrics look better than they are: remove them from one of the two",
     ),
-    "cut": (
+    "cut": _Limit(
         0.05,
         "are longer than --max_seq_length={max_seq_length} and are cut",
         "raise --max_seq_length, up to the positions of the model ({length_of_99_percent} would "
         "cut 1% of them); texts of your own have --long_texts of run_classifier.py too",
+        whole="sequences",
     ),
-    "unknown": (
+    "unknown": _Limit(
         0.02,
         "are unknown to the vocabulary",
         "check --do_lower_case and --strip_accents, or take a model for this language",
+        whole="pieces",
     ),
 }
 
@@ -110,14 +129,13 @@ def lines_of(split, report, unit):
         unit: str, what a row is.
     """
     lines = []
-    for name, (limit, state, remedy) in _LIMITS.items():
-        count = report.get(name, 0)
-        all_ = {"unknown": "pieces", "cut": "sequences"}.get(name, "rows")
-        whole, what = report.get(all_, 0), unit if all_ == "rows" else all_
-        if count:
-            line = f"{split}: {count:,} of {whole:,} {what} {state.format(**report)}"
-            is_much = count > limit * whole
-            lines.append(f"Warning: {line}: {remedy.format(**report)}" if is_much else line)
+    for name, limit in _LIMITS.items():
+        if count := report.get(name, 0):
+            whole, what = report[limit.whole], unit if limit.whole == "rows" else limit.whole
+            line = f"{split}: {count:,} of {whole:,} {what} {limit.state.format(**report)}"
+            if count > limit.share * whole:
+                line = f"Warning: {line}: {limit.remedy.format(**report)}"
+            lines.append(line)
     return lines
 
 
@@ -125,8 +143,8 @@ def on_cut(report):
     """What is said of the sequences of a report that are cut: str, "" if none is."""
     if not report["cut"]:
         return ""
-    _, state, _ = _LIMITS["cut"]
-    return f"{report['cut']:,} of {report['sequences']:,} sequences {state.format(**report)}"
+    state = _LIMITS["cut"].state.format(**report)
+    return f"{report['cut']:,} of {report['sequences']:,} sequences {state}"
 
 
 def say(reports, unit, counts, names_rare=True):

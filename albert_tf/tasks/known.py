@@ -162,7 +162,7 @@ def make_task(kind, text, found):
         return ner.NerTask(kind.labels, text)
     if name == race.RaceTask.name:
         given = {key: recorded[key] for key in ("max_qa_length",) if key in recorded}
-        longest = options.Race(**given).max_qa_length
+        longest = options.Race(**given).max_qa_length  # checked
         if longest >= text.max_seq_length - NUM_SPECIALS:  # shorter than in training
             longest = min(text.max_seq_length // 2, text.max_seq_length - NUM_SPECIALS - 1)
         return race.RaceTask(text, longest, choices=len(kind.labels))

@@ -23,8 +23,7 @@ from albert_tf.tasks import tables
 _ALWAYS = (LABEL_SEPARATOR, ";", ",", "\n", "\t")  # one that occurs separates labels
 # If all parts occur as labels of their own, or are numbers; numbers with a hyphen are a range.
 _PERHAPS = (*"、，；｜،؛", "/", "&", "+", "#", "-", " ")
-_NAMES = {LABEL_SEPARATOR: "vertical bars", ";": "semicolons", ",": "commas", " ": "spaces"}
-_NAMES |= {"\n": "line ends", "\t": "tabs"}
+_NAMES = tables.SEPARATORS | {" ": "spaces", "\n": "line ends"}
 _LIST = "[]"
 # A list as NumPy, PyTorch and TensorFlow show it.
 _CALL = re.compile(r"(?:\w+\.)?(?:array|[Tt]ensor|frozenset)\((\W.*?)(?:, \w+=.*)?\)", re.DOTALL)
@@ -93,7 +92,9 @@ def find_form(cells, known=()):
         labels = [*itertools.chain.from_iterable(labels)]
         return len({*labels}) / max(len(labels), 1)
 
-    best = min([*occurring, *[""] * bool(known or not occurring)], key=share)
+    if known or not occurring:
+        occurring.append("")
+    best = min(occurring, key=share)
     lists = _lists(cells, best)
     is_one_hot = best and all(len(items) > 1 for items in lists) and _are_one_hot(lists)
     return Form(best, bool(is_one_hot))

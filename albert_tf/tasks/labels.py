@@ -58,7 +58,8 @@ def labels_of(task, table, normalize, skip_others=False):
 def test_labels(task, table, normalize):
     """The labels of a user's own test file: list, None for rows without one that is known.
 
-    If a row has another label, no row counts as labelled, unless such rows are skipped.
+    If a row has another label, no row counts as labelled, unless such rows are skipped. Arguments
+    are as of `labels_of`; the values of the table are the texts alone.
     """
     none = [None] * len(table.rows)
     if not (task.is_own and task.label):
@@ -94,22 +95,12 @@ def test_labels(task, table, normalize):
 def label_texts(task, table, normalize, needed=True):
     """Labels of rows: list of lists of str.
 
-    An empty label is an error if it is `needed`; several labels may be none.
+    An empty label is an error if it is `needed`; several labels may be none. Other arguments are as
+    of `labels_of`.
     """
     cells = [[*map(str.strip, row.values[len(task.text) :])] for row in table.rows]
     if len(cells[0]) > 1:
-        are_marks = {cell for values in cells for cell in values} - {""} <= label_lists.ONES
-        found = []
-        for row, values in zip(table.rows, cells, strict=True):
-            for column, value in zip(task.label, values, strict=True):
-                if value not in label_lists.BITS and not (are_marks and not value):
-                    raise UserError(
-                        f"{row.place}: column {column!r} has {value!r}: label columns need 0 or 1, "
-                        "or 1 and empty cells"
-                    )
-            chosen = zip(task.labels, values, strict=True)
-            found.append([label for label, value in chosen if value in label_lists.ONES])
-        return found
+        return _labels_of_columns(task, table.rows, cells)
     if task.multi_label:
         return _several_labels(task, [cell for (cell,) in cells], table.path)
     texts = [normalize(cell) for (cell,) in cells]
@@ -120,6 +111,24 @@ def label_texts(task, table, normalize, needed=True):
     for row, (label,) in zip(table.rows, found, strict=True):
         if needed and not label:
             raise UserError(f"{row.place}: the label is empty; add one or remove the row")
+    return found
+
+
+def _labels_of_columns(task, rows, cells):
+    """Labels of rows with a column of 0 and 1 for each label: list of lists of str."""
+    may_be = label_lists.BITS
+    if {cell for values in cells for cell in values} <= {"", *label_lists.ONES}:
+        may_be = {"", *label_lists.ONES}
+    found = []
+    for row, values in zip(rows, cells, strict=True):
+        for column, value in zip(task.label, values, strict=True):
+            if value not in may_be:
+                raise UserError(
+                    f"{row.place}: column {column!r} has {value!r}: label columns need 0 or 1, or "
+                    "1 and empty cells"
+                )
+        chosen = zip(task.labels, values, strict=True)
+        found.append([label for label, value in chosen if value in label_lists.ONES])
     return found
 
 

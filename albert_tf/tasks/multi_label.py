@@ -109,7 +109,6 @@ class MultiLabelTask(classification.ClassificationTask):
 
     def __init__(self, *others, directory="", given=None, **named):
         super().__init__(*others, **named)
-        self.shown_metrics = None
         self.directory, self.given = directory, given
         self.objective = objectives.REGRESSION._replace(terms=terms)
         # 0 or 1 for each label

@@ -202,8 +202,13 @@ class NerData(base.DataSet):
         "cut": "{} pieces at the ends of words do not fit and are cut",
     }
     unit = "sentences"
-    header = property(lambda self: self._of_training[0].header)
     labels_of_test = "labels"
+
+    @property
+    def header(self):
+        """The names of the columns of the training file: tuple of str."""
+        form, _ = self._of_training
+        return form.header
 
     @property
     def settings(self):
@@ -239,9 +244,10 @@ class NerData(base.DataSet):
 
     def described(self):
         """The training file and its columns."""
-        (path,), (_, (word, label)) = self.sources("train"), self._of_training
-        label = "the last" if label is None else label
-        return f"{path}: word in column {word}, label in column {label}, {self.task.scheme.name}"
+        path, (_, columns) = self.sources("train")[0], self._of_training
+        label = "the last" if columns.label is None else columns.label
+        words = f"word in column {columns.word}, label in column {label}"
+        return f"{path}: {words}, {self.task.scheme.name}"
 
     def prediction_files(self, examples, answers):
         """The test file with the predicted labels."""

@@ -141,7 +141,12 @@ def _rejected(task, table):
 
 
 def label_scale(task, data_dir):
-    """Means and standard deviations (1 of equal scores) of a training file: tuples of floats."""
+    """Means and standard deviations (1 of equal scores) of a training file: tuples of K floats.
+
+    Args:
+        task: GlueTask with K columns of scores.
+        data_dir: str.
+    """
     table = reading.read_rows(task, data_dir, "train")
     scores = labels_of(task, table, str.strip)
     columns = [scores] if task.num_outputs == 1 else [*zip(*scores, strict=True)]
@@ -163,8 +168,7 @@ def _far_score(scores):
     values = sorted({*scores})
     if len(values) <= _FEW_SCORES:
         return None
-    for far, near, end in ((0, 1, -1), (-1, -2, 0)):
-        far, near, end = (values[place] for place in (far, near, end))
+    for far, near, *_, end in (values, values[::-1]):
         if scores.count(far) > 1 and abs(far - near) > _FAR * abs(near - end):
             return far
     return None

@@ -71,18 +71,17 @@ def read_examples(task, data_dir, split, tokenizer):
         labels = test_labels(task, table, normalize)
     else:
         labels = labels_of(task, table, normalize, skip_others=task.skip_other_labels)
-    examples = []
+    examples, are_labelled = [], []
     for row, label in zip(table.rows, labels, strict=True):
-        if label is not None or split == "test":
+        is_labelled = label is not None
+        if is_labelled or split == "test":
             texts = [normalize(text) for text in row.values[: len(task.text)]]
             text_b = texts[1] if len(texts) == 2 else None
-            known = task.stand_in if label is None else label
+            known = label if is_labelled else task.stand_in
             examples.append(Example(name(row), texts[0], text_b, known))
+            are_labelled.append(is_labelled)
     if not examples:
         raise UserError(f"{table.path}: no row has one of --labels={','.join(task.labels)}")
-    are_labelled = [label is not None for label in labels]
-    if split != "test":
-        are_labelled = [*filter(None, are_labelled)]
     other_labels = len(table.rows) - len(examples)
     counts = {"left_out": table.left_out, "other_labels": other_labels}
     return Examples(examples, are_labelled, split == "test"), counts
@@ -191,7 +190,11 @@ def _check_seldom_separator(task, table):
 
 
 def describe(task, data_dir, split="train"):
-    """How the file of a split is read: (str with separator and header, list of columns as str)."""
+    """How the file of a split is read; arguments and errors are those of `read_examples`.
+
+    Returns:
+        (str with path, separator and header; list of str, the columns of texts and labels).
+    """
     table = read_rows(task, data_dir, split)
     labels, columns = "", task.text + task.label
     if split == "test":

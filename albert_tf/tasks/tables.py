@@ -178,7 +178,7 @@ def find_form(content, path, any_of, delimiter=None, quoted_tabs=True):
     if path.endswith(".csv"):
         forms.sort(key=lambda form: form.separator != ",")
     if delimiter:
-        return next((f for f in forms if f.separator == delimiter), Form(delimiter, True))
+        return tabs if delimiter == "\t" else Form(delimiter, True)
     text = content[:_SAMPLE].decode(errors="replace").replace("\r", "")
     lines = [f"{line}\n" for line in text.split("\n")[:SAMPLE_LINES]]
     found = {form: rank for form in forms if (rank := _rank(lines, form, any_of)) is not None}
@@ -203,6 +203,7 @@ def _rank(lines, form, any_of):
         found.pop()  # which may be cut
     first = found[0] if found else []
     width, num_others = len(first), sum(len(row) != len(first) for row in found)
+    # How many columns each set needs: two, if it has several, or up to its last number.
     needed = (max([min(len(c), 2), *(n + 1 for n in c if isinstance(n, int))]) for c in any_of)
     if width < min(needed):
         return None
@@ -211,10 +212,10 @@ def _rank(lines, form, any_of):
     is_unnamed = needs_names and not _has_names(map(str.strip, first), any_of)
     if num_others > len(found) / 10 and (is_unnamed or not wanted):
         return None
-    text, separator = "".join(lines), re.escape(form.separator)
-    marks = re.findall(rf"{separator}(?= )|(?<=\d){separator}(?=\d)", text)
     if width == 1:
         return is_unnamed, _ONE_COLUMN
+    text, separator = "".join(lines), re.escape(form.separator)
+    marks = re.findall(rf"{separator}(?= )|(?<=\d){separator}(?=\d)", text)
     if form.separator != "\t" and len(marks) == text.count(form.separator):
         return is_unnamed, _PUNCTUATION  # or a decimal comma
     return is_unnamed, _SELDOM if form.separator in _UNUSUAL else _FITS
@@ -408,7 +409,7 @@ def open_table(
         known: dict from number to name, as of `number_of`. A row with the names of all columns of
             one of `any_of` is a header.
         delimiter: str or None, as of `find_form`.
-        quoted_tabs: bool, as of `find_form`.
+        quoted_tabs: bool, whether it is a user's own file, as of `find_form`; `Table.is_own` then.
 
     Returns:
         Table, all of whose rows are there.
@@ -545,9 +546,9 @@ def names_of(header):
     """The names of columns: dict from number to name, without empty ones and those of two columns.
 
     Args:
-        header: sequence of str, or None.
+        header: sequence of str.
     """
-    header = [] if header is None or is_numbering(header) else header
+    header = [] if is_numbering(header) else header
     return {n: name for n, name in enumerate(header) if name and header.count(name) == 1}
 
 

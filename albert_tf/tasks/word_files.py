@@ -235,12 +235,13 @@ def read_words(path, columns=RECOGNISED, labels=(), form=UNKNOWN):
         UserError: the file cannot be read or holds no word, a line is not UTF-8, or a column is
             missing; the message names the line.
     """
-    lines, places, columns, of_table = _lines(path, columns)
-    has_spaces = of_table is None and _have_spaces(lines, labels, form)
+    lines, places, columns, keys = _lines(path, columns)
+    is_table = keys is not None
+    has_spaces = not is_table and _have_spaces(lines, labels, form)
     rows = [(n, _cells_of(line, has_spaces)) for n, line in enumerate(lines, start=1)]
     columns, names, divides = _read_header(path, lines, rows, columns, form.header)
     is_comment = _comments(lines, [row for row in rows if row[1]], labels)
-    kept = [row for row in rows if of_table is not None or not (row[1] and is_comment(*row))]
+    kept = [row for row in rows if is_table or not (row[1] and is_comment(*row))]
     left_out = len(rows) - len(kept)
     kept = _divided(path, kept, [n for n in divides if n not in columns])
     groups = itertools.groupby(kept, key=lambda row: bool(row[1]))
@@ -256,7 +257,7 @@ def read_words(path, columns=RECOGNISED, labels=(), form=UNKNOWN):
     if not any(groups):
         raise UserError(f"{path} holds no word; a line is a word and its label")
     ((width, _),) = collections.Counter(len(x) for group in groups for _, x in group).most_common(1)
-    form = Form((*(names or of_table or ()),), width, has_tabs=of_table is None and not has_spaces)
+    form = Form((*(names or keys or ()),), width, has_tabs=not (is_table or has_spaces))
     return Sentences(filter(None, sentences), path, lines, left_out, columns, form, has_spaces)
 
 
@@ -264,8 +265,9 @@ def _lines(path, columns):
     """Reads a file.
 
     Returns:
-        (lines with a word each, list of str; their places, list of str; Columns; names of the lists
-        in its cells, list of str, of CSV or JSON, which have no comments; None of other files).
+        (lines with a word each, list of str; their places, list of str; Columns; the keys of the
+        lists of words and labels, list of str, empty if CSV has none; None if it is no table of CSV
+        or JSON, so that there may be comments).
     """
     content = unpacking.read(path)
     is_json = path.endswith((".json", ".jsonl", ".txt")) and tables.is_json(content, path)

@@ -28,7 +28,7 @@ def cut(first, second, max_length):
         (list of int, list of int).
     """
     if not second:
-        return first[: max_length - 2], second
+        return first[: max_length - NUM_SPECIALS_OF_ONE], second
     room = max_length - NUM_SPECIALS
     half = (room + 1) // 2  # if both are equally long, the second loses the odd piece
     first = first[: max(half, room - len(second))]
@@ -74,7 +74,7 @@ def pack_segments(firsts, seconds, special_ids, max_length, together=1):
     return {name: values.reshape(-1, together * max_length) for name, values in found.items()}
 
 
-def pack_pairs(tokenizer, texts, pairs, max_length, lengths=None, keeps_ends=False):
+def pack_pairs(tokenizer, texts, pairs, max_length, lengths, keeps_ends):
     """Arrays of `pack_segments` of texts and second texts that are cut to fit.
 
     Args:
@@ -82,15 +82,14 @@ def pack_pairs(tokenizer, texts, pairs, max_length, lengths=None, keeps_ends=Fal
         texts: list of n str, normalized.
         pairs: list of n str, normalized; None or "" for no second text.
         max_length: int, T.
-        lengths: list or None, to which the lengths of the sequences before the cut are added.
+        lengths: list, to which the lengths of the sequences before the cut are added.
         keeps_ends: bool, whether a text loses its middle, and not its end.
     """
     firsts, seconds = [], []
     for text, pair in zip(texts, pairs, strict=True):
         second = tokenizer.encode_ids(pair, is_normalized=True) if pair else []
         first = tokenizer.encode_ids(text, is_normalized=True)
-        if lengths is not None:
-            lengths.append(len(first) + len(second) + (NUM_SPECIALS if second else 2))
+        lengths.append(len(first) + len(second) + (NUM_SPECIALS if second else NUM_SPECIALS_OF_ONE))
         kept = cut(first, second, max_length)
         if keeps_ends:
             kept = [both_ends(ids, len(n)) for ids, n in zip((first, second), kept, strict=True)]
@@ -100,7 +99,7 @@ def pack_pairs(tokenizer, texts, pairs, max_length, lengths=None, keeps_ends=Fal
     return pack_segments(firsts, seconds, tokenizer.special_ids(with_mask=False), max_length)
 
 
-def pack_windows(tokenizer, texts, max_length, windows, lengths=None):
+def pack_windows(tokenizer, texts, max_length, windows, lengths):
     """Arrays of the parts of texts, one after another, each as [CLS] part [SEP].
 
     The last part of a text overlaps the one before, so that it is as long as the others.
@@ -110,7 +109,7 @@ def pack_windows(tokenizer, texts, max_length, windows, lengths=None):
         texts: list of n str, normalized.
         max_length: int, T.
         windows: int, W; later parts are left out.
-        lengths: list or None, as of `pack_pairs`.
+        lengths: list, as of `pack_pairs`.
 
     Returns:
         dict of numpy arrays [n, W * T], as of `pack_segments`; all 0 where a text has fewer parts.
@@ -118,8 +117,7 @@ def pack_windows(tokenizer, texts, max_length, windows, lengths=None):
     parts, room = [], max_length - NUM_SPECIALS_OF_ONE
     for text in texts:
         ids = tokenizer.encode_ids(text, is_normalized=True)
-        if lengths is not None:
-            lengths.append(len(ids) + NUM_SPECIALS_OF_ONE)
+        lengths.append(len(ids) + NUM_SPECIALS_OF_ONE)
         last = max(len(ids) - room, 0)  # a part that ends with the text, as long as the others
         starts = (min(start, last) for start in range(0, max(len(ids), 1), room))
         found = [ids[start : start + room] for start in starts]
@@ -149,7 +147,19 @@ def as_texts(texts: str | Texts, name: str = "texts") -> list[str]:
 
 
 def packed(tokenizer, texts, pairs, max_length, lengths=None, keeps_ends=False):
-    """Encodes texts as features of records: the arrays of `pack_pairs`, as int32."""
+    """Encodes texts as features of records: the arrays of `pack_pairs`, as int32 [n, T].
+
+    Args:
+        tokenizer: FullTokenizer.
+        texts: str or list of n str, not normalized.
+        pairs: None, or one second text for each text; "" for no second text.
+        max_length: int, T.
+        lengths: list, as of `pack_pairs`; None if they are not needed.
+        keeps_ends: bool, as of `pack_pairs`.
+
+    Raises:
+        UserError: an argument is invalid.
+    """
     check_whole("max_length", max_length, SHORTEST)
     texts = as_texts(texts)
     pairs = [""] * len(texts) if pairs is None else as_texts(pairs, "pairs")
@@ -157,5 +167,6 @@ def packed(tokenizer, texts, pairs, max_length, lengths=None, keeps_ends=False):
         raise UserError(f"give one pair per text. Received: {len(texts)} texts, {len(pairs)} pairs")
     # Normalize first: a second text of only white space counts as absent, as in the scripts.
     texts, pairs = (list(map(tokenizer.normalize, each)) for each in (texts, pairs))
+    lengths = [] if lengths is None else lengths
     features = pack_pairs(tokenizer, texts, pairs, max_length, lengths, keeps_ends)
     return {name: values.astype(np.int32) for name, values in features.items()}

@@ -16,6 +16,7 @@ _SPECIAL = (
     "[CLS]", "[SEP]", "[MASK]", "[PAD]", "[UNK]", "<pad>", "<unk>", "<s>", "</s>", "<bos>", "<eos>",
     "<sep>", "<mask>", "<|endoftext|>",
 )  # fmt: skip
+_AS_IDS, _AS_TEXT = "special_ids", "special_text"  # how they are read, in keys of counts
 _SPECIAL_PATTERN = re.compile("|".join(map(re.escape, _SPECIAL)))
 _TAG = r"[/_][A-Z]{1,5}\$?"  # of a part of speech, such as NN or PROPN
 MARKUP = "have markup, such as <doc ...>, HTML, LaTeX or the links of a wiki"
@@ -137,7 +138,7 @@ class Losses:
     def __init__(self, clean_up, table, special=()):
         self._clean_up, self._table = clean_up, table
         self._cases_as_others = clean_up.do_lower_case and clean_up.casing_language == "other"
-        self._kinds = {piece: f"special_{piece in special}" for piece in _SPECIAL}
+        self._kinds = {p: _AS_IDS if p in special else _AS_TEXT for p in _SPECIAL}
         self._keys = Cache(self._keys_of)
 
     @classmethod
@@ -299,11 +300,11 @@ def sentences(counts, unknown):
             f"{found} letters are unknown: take a vocabulary of this language, or train one with "
             f"{trainer} and a higher --character_coverage or --byte_fallback"
         )
-    for is_id, what in (
-        (True, "become special ids; leave them out of it and of --user_defined_symbols"),
-        (False, "are text like any other; leave them out if another tool wrote them"),
+    for kind, what in (
+        (_AS_IDS, "become special ids; leave them out of it and of --user_defined_symbols"),
+        (_AS_TEXT, "are text like any other; leave them out if another tool wrote them"),
     ):
-        if pieces := _of_kind(counts, f"special_{is_id}"):
+        if pieces := _of_kind(counts, kind):
             named = ", ".join(f"{piece} {n:,} times" for piece, n in pieces.most_common())
             yield f"the text has {named}: they {what}"
     for form, (_, _, remedy) in _FORMS.items():
@@ -333,7 +334,7 @@ def sentences(counts, unknown):
 
 def as_json(counts, unknown):
     """The counts for a summary in JSON: dict of kind -> number, or dict of what -> number."""
-    special = _of_kind(counts, "special_True") + _of_kind(counts, "special_False")
+    special = _of_kind(counts, _AS_IDS) + _of_kind(counts, _AS_TEXT)
     return {
         "letters": dict(_of_kind(counts, "letters")),
         "marks_dropped": dict(_of_kind(counts, "marks")),

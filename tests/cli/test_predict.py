@@ -415,7 +415,7 @@ def test_the_number_of_options_is_checked():
     for options in (["x"], ["x"] * 5):
         with refuses(f"in ... 2 to 4 ... {len(options)}"):
             example = {"article": "a", "question": "q", "options": options}
-            predict_examples.parts_of(example, CHOICES, "in")
+            predict_examples.example_of(example, CHOICES, "in")
 
 
 ROWS = [{"text": "a b"}, {"text": "c", "id": 7}]
@@ -586,7 +586,7 @@ def test_swapped_questions(question, context, is_swapped):
     if is_swapped:
         noticed = refuses("in, line 1 ... question ... context")
     with noticed:
-        inputs, *_ = predict_examples.parts_of(example, QUESTIONS, "in, line 1")
+        inputs = predict_examples.example_of(example, QUESTIONS, "in, line 1").inputs
         assert inputs["question"] == question
 
 

@@ -54,16 +54,17 @@ def choose_version(prefixes, train_file=None, wanted=None):
     if not prefixes:
         has_negatives = questions.is_v2(train_file) if wanted is None else wanted
         return VERSIONS[has_negatives], Fact(has_negatives, train_file)
-    versions = []
+    versions = set()
     for prefix in prefixes:
         shapes = readers.open_reader(prefix).shapes
-        found = [version for version in VERSIONS if version.variable in shapes]
+        found = {version for version in VERSIONS if version.variable in shapes}
         if not found:
             raise UserError(f"{prefix} has no SQuAD head: train first, or give one that has it")
-        versions += found
-    if versions.count(versions[0]) != len(versions):
+        versions |= found
+    if len(versions) > 1:
         raise UserError("--ensemble_dirs must all be of the same version of SQuAD")
-    return versions[0], Fact(versions[0].has_negatives, prefixes[0])
+    (version,) = versions
+    return version, Fact(version.has_negatives, prefixes[0])
 
 
 def is_read_at_cls(prefixes):
@@ -393,11 +394,7 @@ class SquadData(base.DataSet):
 
     @functools.cached_property
     def _training_cache(self):
-        examples = self.train_examples
-        cache = self._records("train", (questions.shuffled(examples), {}))
-        if "rows" not in cache.counts:  # of an earlier version
-            data_report.add_texts(cache.counts, [*map(self.task.texts_of, examples)])
-        return cache
+        return self._records("train", (questions.shuffled(self.train_examples), {}))
 
     def _batches(self, examples, cache):
         """Yields the windows of the training questions, some at a time."""
