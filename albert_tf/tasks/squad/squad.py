@@ -30,6 +30,7 @@ _ANSWERS = {  # options that choose answers, by default as in the training -> wh
     field.name: field.metadata["read_by"]
     for field in options_of(Squad)
     if field.metadata["on_record"] == "follow"
+    and "do_train" not in (field.metadata["read_by"] or "")
 }
 EVEN_CHANCE = 0.0  # the no-answer logit at which both cases are equally likely
 

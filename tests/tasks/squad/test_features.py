@@ -442,10 +442,10 @@ def test_features_are_the_originals(converted):
     assert len(features.skipped(examples)) == golden["mismatch_dropped"]
 
 
-def data_set(tokenizer, folder, version, windows=SMALL, **files):
-    """SquadData of the golden files, its features in `folder`."""
+def data_set(tokenizer, folder, version, windows=SMALL, **given):
+    """SquadData of the golden files, its features in `folder`; `given` are options."""
     given = options.Squad(
-        doc_stride=windows.doc_stride, max_query_length=windows.max_query_length, **files
+        doc_stride=windows.doc_stride, max_query_length=windows.max_query_length, **given
     )
     text = base.TextInput(tokenizer, windows.max_seq_length, SIZES)
     kind = {"v1.1": squad.SquadTask, "v2.0": squad.SquadV2Task}[version]
@@ -459,6 +459,29 @@ def test_metrics_of_corrected_answers_are_others(tmp_path, tokenizer):
         path.write_text(answer)
         found.append(data.evaluated_on())
     assert found[0] == found[1] != found[2]
+
+
+@pytest.mark.parametrize(
+    "option, value, versions",
+    [
+        ("n_best_size", 3, {"v1.1", "v2.0"}),
+        ("max_answer_length", 3, {"v1.1", "v2.0"}),
+        ("start_n_top", 3, {"v2.0"}),
+        ("end_n_top", 3, {"v2.0"}),
+        ("dropout_prob", 0.3, set()),
+        ("num_train_epochs", 5.0, set()),
+        ("warmup_proportion", 0.3, set()),
+    ],
+)
+@pytest.mark.parametrize("version", ["v1.1", "v2.0"])
+def test_metrics_of_other_answers_are_others(tmp_path, tokenizer, version, option, value, versions):
+    path = tmp_path / "dev.json"
+    path.write_text("a")
+    found = [
+        data_set(tokenizer, tmp_path, version, predict_file=str(path), **given).evaluated_on()
+        for given in ({}, {option: value})
+    ]
+    assert (found[0] != found[1]) == (version in versions)
 
 
 @pytest.mark.parametrize("version", ["v1.1", "v2.0"])
