@@ -25,14 +25,19 @@ ALLOW = "allow_changes_on_resume"
 TO_GO_ON = f"to go on with the change, give --{ALLOW}"
 
 
+def as_text(value):
+    """A list as a script reads it, a str with commas and quotes; other values are unchanged."""
+    if not isinstance(value, list | tuple):
+        return value
+    line = io.StringIO()
+    csv.writer(line, lineterminator="").writerow(value)
+    return line.getvalue()
+
+
 def as_flag(name, value=None):
     """Formats a setting to be typed: `--do_lower_case=false`; only its name if value is None."""
-    flag = f"--{_FLAGS.get(name, name)}"
-    if isinstance(value, list | tuple):
-        line = io.StringIO()
-        csv.writer(line, lineterminator="").writerow(value)
-        value = line.getvalue()
-    elif not isinstance(value, str | None):
+    flag, value = f"--{_FLAGS.get(name, name)}", as_text(value)
+    if not isinstance(value, str | None):
         value = str(value) if isinstance(value, float) else json.dumps(value)
     return flag if value is None else f"{flag}={shlex.quote(value) if value else value}"
 

@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`run.json`: settings of a training run, and what changed when it is resumed."""
 
-import csv
 import dataclasses
 import datetime
-import io
 import json
 import os
 import platform
@@ -16,7 +14,7 @@ from albert_tf.checkpoints import run_directory, source
 from albert_tf.checkpoints.run_directory import RunDirectory
 from albert_tf.config import CONFIG_FILE
 from albert_tf.errors import UserError
-from albert_tf.resolve import as_flag
+from albert_tf.resolve import as_flag, as_text
 
 FLAGS_FILE = "flags.txt"
 FILES = (run_directory.SETTINGS, CONFIG_FILE, FLAGS_FILE)  # that `write` leaves
@@ -77,7 +75,7 @@ def write(run, described):
         # The vocabulary of the records may have moved since: it and its casing stay.
         vocabulary, text = described.vocabulary or before.vocabulary, before.text | described.text
         described = dataclasses.replace(described, vocabulary=vocabulary, text=text)
-    lines = [f"--{name}={_as_text(value)}\n" for name, value in described.flags.items()]
+    lines = [f"--{name}={as_text(value)}\n" for name, value in described.flags.items()]
     files.write_text(folder.file(FLAGS_FILE), "".join(lines))
     files.write_text(folder.file(CONFIG_FILE), described.albert_config.to_json_string())
     content = dataclasses.replace(described, starts=starts)
@@ -107,15 +105,6 @@ def add_data(directory, report):
     if folder.settings:
         content = dataclasses.replace(folder.settings, data=report)
         state_files.write(folder.file(run_directory.SETTINGS), content)
-
-
-def _as_text(value):
-    """A flag's value as scripts read it: lists with commas between, and quotes where needed."""
-    if not isinstance(value, list | tuple):
-        return value
-    text = io.StringIO()
-    csv.writer(text, lineterminator="").writerow(value)
-    return text.getvalue()
 
 
 # --- Changes -------------------------------------------------------------------------------------
@@ -179,13 +168,9 @@ def _names(paths):
     return [os.path.basename(path.rstrip("/")) for path in paths]
 
 
-def _as_json(value):
-    return json.loads(json.dumps(value))
-
-
 def _differences(before, now):
     """Differences of two RunSettings, one line each: "name: before ..., now ..."."""
-    before, now = (_as_json(dataclasses.asdict(each)) for each in (before, now))
+    before, now = (json.loads(json.dumps(dataclasses.asdict(each))) for each in (before, now))
     lines = []
     for section, label in (("flags", "--{}"), ("config", "config: {}"), ("versions", "{}")):
         lines += _lines(label, before[section], now[section])
