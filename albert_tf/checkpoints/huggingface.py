@@ -14,7 +14,7 @@ import tensorflow as tf
 from absl import logging
 
 from albert_tf import files, vocabulary_record
-from albert_tf.checkpoints import name_table, run_directory
+from albert_tf.checkpoints import name_table, readers, run_directory
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError, check_choice
 
@@ -28,7 +28,6 @@ _TOKENIZER_CLASSES = (  # whose pieces are ours, also with Fast at the end; the 
     "AlbertTokenizer", "BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer",
     "PreTrainedTokenizer", "TokenizersBackend", "",
 )  # fmt: skip
-_BASE = "albert."  # prefix of the encoder's variables; absent in files of only the encoder
 
 # Class in transformers -> its heads. The first class whose heads are all there is written.
 _CLASSIFICATION = "AlbertForSequenceClassification"
@@ -389,7 +388,7 @@ def write(directory, config, tensors, tokenizer_files, dtype=np.float32):
         array = array.T if name.endswith("/kernel") else array
         weights[name_table.to_transformers(name)] = np.ascontiguousarray(array)
     if not _ARCHITECTURES[architecture]:
-        weights = {name.removeprefix(_BASE): value for name, value in weights.items()}
+        weights = {name.removeprefix(readers.BASE): value for name, value in weights.items()}
     contents = {
         **tokenizer_files,
         CONFIG: files.json_bytes(config),
