@@ -194,6 +194,18 @@ def write_text(path, text):
         file.write(text)
 
 
+def write_bytes(contents):
+    """Writes files, none of which is replaced before all are complete.
+
+    Args:
+        contents: dict of path -> bytes.
+    """
+    with replacing(*contents) as temporary:
+        for name, content in zip(temporary, contents.values(), strict=True):
+            with tf.io.gfile.GFile(name, "wb") as file:
+                file.write(content)
+
+
 def json_bytes(values):
     """Values as the content of a JSON file, with sorted keys."""
     return (json.dumps(values, indent=2, sort_keys=True) + "\n").encode("utf-8")

@@ -389,13 +389,10 @@ def write(directory, config, tensors, tokenizer_files, dtype=np.float32):
         weights[name_table.to_transformers(name)] = np.ascontiguousarray(array)
     if not _ARCHITECTURES[architecture]:
         weights = {name.removeprefix(readers.BASE): value for name, value in weights.items()}
-    contents = {
-        **tokenizer_files,
+    contents = tokenizer_files | {
         CONFIG: files.json_bytes(config),
         # transformers refuses a file that does not say which library's layout it has.
         run_directory.SAFETENSORS: safetensors.numpy.save(weights, metadata={"format": "pt"}),
     }
-    for name, content in contents.items():
-        with tf.io.gfile.GFile(os.path.join(directory, name), "wb") as file:
-            file.write(content)
+    files.write_bytes({os.path.join(directory, n): content for n, content in contents.items()})
     return names
