@@ -402,6 +402,11 @@ def check_file_writable(path, flag, taken=frozenset()):
     check_writable(os.path.dirname(path) or ".", flag, path)
 
 
+def absolute_path(path):
+    """A path that does not depend on the current directory; a remote path as it is."""
+    return path if "://" in path else os.path.abspath(path)
+
+
 def real_path(path):
     """An absolute path without symbolic links; a remote path as it is."""
     return path if "://" in path else os.path.realpath(path)

@@ -57,7 +57,7 @@ def settings_of(directory, tokenizer, config, flags, text):
         text: dict, of RunSettings; the casing is that of the tokenizer.
     """
     name = "spiece.model" if tokenizer.is_sentencepiece else "vocab.txt"
-    path = os.path.join(directory if "://" in directory else os.path.abspath(directory), name)
+    path = os.path.join(files.absolute_path(directory), name)
     return run_directory.RunSettings(
         flags=flags,
         config=config.to_dict(),

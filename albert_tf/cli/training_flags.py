@@ -75,14 +75,12 @@ def _record(settings, model, tokenizer):
     if _evaluates_by_epoch(settings):
         flags.pop("save_checkpoints_steps", None)
     text = {name: settings.get(name) for name in run_directory.TEXT_FLAGS if name in settings}
-    vocabulary, name = None, "spm_model_file" if settings.spm_model_file else "vocab_file"
-    path = settings.get(name)
+    given = {name: settings.get(name) for name in run_directory.VOCABULARY_FLAGS}
     if tokenizer:
-        text |= tokenizer.casing
-        path = tokenizer.path
-        name = "spm_model_file" if tokenizer.is_sentencepiece else "vocab_file"
-    if path:
-        path = path if "://" in path else os.path.abspath(path)
+        text, given = text | tokenizer.casing, tokenizer.arguments
+    name, vocabulary = next(filter(given.get, run_directory.VOCABULARY_FLAGS), None), None
+    if name:
+        path = files.absolute_path(given[name])
         vocabulary = run_directory.Vocabulary(name, path, files.sha256(path))
     return run_directory.RunSettings(
         flags=flags, config=model.config.to_dict(), text=text, vocabulary=vocabulary

@@ -164,7 +164,7 @@ def check_done(found, step, last_step, settings, now):
 
 
 def _names(paths):
-    paths = (path if "://" in path else os.path.abspath(path) for path in paths.split(","))
+    paths = map(files.absolute_path, paths.split(","))
     return [os.path.basename(path.rstrip("/")) for path in paths]
 
 
