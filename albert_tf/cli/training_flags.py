@@ -55,13 +55,13 @@ def options_of(kind, model, tokenizer, *, train_steps, warmup_steps, **others):
 
 
 def _evaluates_by_epoch(settings):
-    """Whether epochs are given, and no interval of checkpoints (bool)."""
+    """Whether epochs are given, and no interval of checkpoints with them or later (bool)."""
     if not settings.get("num_train_epochs"):
         return False
-    interval = settings.origin("save_checkpoints_steps")
-    if settings.origin("num_train_epochs") == resolve.TYPED:
+    epochs, interval = map(settings.origin, ("num_train_epochs", "save_checkpoints_steps"))
+    if epochs == resolve.TYPED:
         return interval != resolve.TYPED
-    return settings.origin("num_train_epochs") == resolve.RECORD and interval == resolve.DEFAULT
+    return epochs == resolve.RECORD and interval == resolve.DEFAULT
 
 
 def _record(settings, model, tokenizer):
