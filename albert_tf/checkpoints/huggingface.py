@@ -183,9 +183,8 @@ def check_tokenizer(directory, vocabulary):
         return
     content, is_wordpiece = files.read_bytes(vocabulary), vocabulary.endswith(".txt")
     if is_wordpiece:
-        tokens = (
-            content.decode("utf-8-sig", "replace").replace("\r\n", "\n").rstrip("\n").split("\n")
-        )
+        text = content.decode("utf-8-sig", "replace").replace("\r\n", "\n")
+        tokens = text.rstrip("\n").split("\n")
     else:
         tokens = vocabulary_record.pieces(content)
     others = [token for token, id_ in added.items() if tokens[id_:][:1] != [token]]
@@ -194,14 +193,8 @@ def check_tokenizer(directory, vocabulary):
             f"{directory} adds tokens to {vocabulary}, which albert_tf cannot do: use "
             f"transformers. They are {', '.join(others)}"
         )
-    name = str(values.get("tokenizer_class") or "").removesuffix("Fast")
-    others = {} if name in _TOKENIZER_CLASSES else {"tokenizer_class": name}
-    if is_wordpiece:
-        known = _TOKENIZER.items()
-        others |= {key: values[key] for key, ours in known if values.get(key) not in (None, ours)}
-        if values.get("strip_accents") and values.get("do_lower_case") is False:
-            others["strip_accents"] = True  # ours are stripped with capitals alone
-    for key, value in others.items():
+    if unlike := _unlike_ours(values, is_wordpiece):
+        key, value = next(iter(unlike.items()))
         path = os.path.join(directory, TOKENIZER_CONFIG)
         raise UserError(
             f"{path} has {key}={json.dumps(value)}, which albert_tf cannot do: use transformers"
@@ -214,6 +207,18 @@ def check_tokenizer(directory, vocabulary):
                 "token that no text has"
             )
         seen.add(line)
+
+
+def _unlike_ours(values, is_wordpiece):
+    """The values in `tokenizer_config.json` of what our tokenizers do not do: dict."""
+    name = str(values.get("tokenizer_class") or "").removesuffix("Fast")
+    found = {} if name in _TOKENIZER_CLASSES else {"tokenizer_class": name}
+    if is_wordpiece:
+        known = _TOKENIZER.items()
+        found |= {key: values[key] for key, ours in known if values.get(key) not in (None, ours)}
+        if values.get("strip_accents") and values.get("do_lower_case") is False:
+            found["strip_accents"] = True  # ours are stripped with capitals alone
+    return found
 
 
 def _added(directory, values):
