@@ -142,14 +142,7 @@ def check_done(found, step, last_step, settings, now):
             continue
         value, fact = settings.get(name), settings.facts.get(name)
         earlier = fact.value if fact else before.flags.get(name, row.default)
-        if row.columns["path"] and row.columns["on_record"] == "free" and earlier and value:
-            differs = _names(earlier) != _names(value)  # it may have been moved
-        elif fact:
-            values = {name: value} if value is not None else {}
-            differs = resolve.contradictions(values, {name: fact}, key=source.key)
-        else:
-            differs = json.dumps(earlier) != json.dumps(value)
-        if differs:
+        if _is_other(name, row, value, earlier, fact):
             pairs[name] = earlier, value
     if pairs:
         changed = (
@@ -163,7 +156,18 @@ def check_done(found, step, last_step, settings, now):
         )
 
 
+def _is_other(name, row, value, earlier, fact):
+    """Whether an option has another value than in the training (bool); `fact` may be None."""
+    if row.columns["path"] and row.columns["on_record"] == "free" and earlier and value:
+        return _names(earlier) != _names(value)  # it may have been moved
+    if fact:
+        values = {name: value} if value is not None else {}
+        return bool(resolve.contradictions(values, {name: fact}, key=source.key))
+    return json.dumps(earlier) != json.dumps(value)
+
+
 def _names(paths):
+    """The last parts of paths, a str with commas between them: list of str."""
     paths = map(files.absolute_path, paths.split(","))
     return [os.path.basename(path.rstrip("/")) for path in paths]
 
