@@ -139,17 +139,29 @@ def read_values(directory, name=CONFIG):
     return values if isinstance(values, dict) else {}
 
 
-def read_casing(directory, name, key):
-    """What the normalizer in a file of the library `tokenizers` does: bool, None if unknown.
+def read_casing(directory, key):
+    """What the files of a tokenizer say of casing or accents.
 
     Args:
         directory: str.
-        name: str, of the file.
         key: str, do_lower_case or strip_accents.
+
+    Returns:
+        (bool, or None if unknown; str, the path of the file that says it).
     """
-    normalizer = read_values(directory, name).get("normalizer")
-    if not isinstance(normalizer, dict):
-        return None
+    values = read_values(directory, TOKENIZER_CONFIG)
+    value, kept = values.get(key), values.get("keep_accents")  # the name of AlbertTokenizer
+    if key == "strip_accents" and not isinstance(value, bool) and isinstance(kept, bool):
+        value = not kept
+    if isinstance(value, bool):
+        return value, os.path.join(directory, TOKENIZER_CONFIG)
+    normalizer = read_values(directory, TOKENIZER).get("normalizer")
+    value = _normalizes(normalizer, key) if isinstance(normalizer, dict) else None
+    return value, os.path.join(directory, TOKENIZER)
+
+
+def _normalizes(normalizer, key):
+    """Whether a normalizer of the library `tokenizers`, a dict, does what `key` says (bool)."""
     steps = _steps(normalizer)
     kind, option = {
         "do_lower_case": ("Lowercase", "lowercase"),
