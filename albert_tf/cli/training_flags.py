@@ -262,12 +262,7 @@ def fine_tune(data, models, *, record_flags, do_eval, **values):
             raise UserError(f"{wrong[0]}: give these labels, or another --output_dir")
     if settings.best_metric and do_eval:
         evaluation.check_metric(settings.best_metric, data.metric_names())
-    check_directory(settings)
-    for name, row in settings.rows.items():
-        if row.columns["path"] == "output" and name.endswith("_dir") and settings.get(name):
-            files.check_writable(settings.get(name), name)
-    for split, flag in record_flags.items():
-        files.check_file_writable(data.record_file(split), flag)
+    _check_outputs(data, settings, record_flags)
     values["length_buckets"] = length_buckets(settings)  # before features are made
     if settings.distribution_strategy == "multi_worker_mirrored":
         raise UserError(
@@ -276,10 +271,8 @@ def fine_tune(data, models, *, record_flags, do_eval, **values):
         )
     strategy = launch.set_up_devices(settings)
     if "train_steps" not in values:
-        values |= {
-            "train_steps": _train_steps(data, settings),
-            "warmup_steps": settings.warmup_step,
-        }
+        values["train_steps"] = _train_steps(data, settings)
+        values["warmup_steps"] = settings.warmup_step
     if settings.origin("init_checkpoint") == resolve.TYPED and model.source:
         values["init_checkpoint"] = model.source.checkpoint
     elif settings.do_train:
@@ -296,6 +289,16 @@ def fine_tune(data, models, *, record_flags, do_eval, **values):
             f"--save_checkpoints_steps={max(made.train_steps // 5, 1)} makes five."
         )
     finetuning.fine_tune(data, model.config, made, strategy)
+
+
+def _check_outputs(data, settings, record_flags):
+    """Raises UserError if a directory or a file of records cannot be written."""
+    check_directory(settings)
+    for name, row in settings.rows.items():
+        if row.columns["path"] == "output" and name.endswith("_dir") and settings.get(name):
+            files.check_writable(settings.get(name), name)
+    for split, flag in record_flags.items():
+        files.check_file_writable(data.record_file(split), flag)
 
 
 def _train_steps(data, settings):
