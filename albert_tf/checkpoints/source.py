@@ -228,18 +228,17 @@ def key(name, value):
 
 
 def _recorded(found, relation):
+    """Facts in run.json and in the file of the task; those on vocabulary and config are others'."""
     settings, path, known = found.settings, found.settings_file, {}
-    if settings and settings.flags:
-        known = {name: Fact(value, path) for name, value in options.UNSET.items()}
     if settings:
-        values = settings.flags | settings.text
-        known |= {
+        unset = options.UNSET if settings.flags else {}  # a flag that is not written had this value
+        values = unset | settings.flags | settings.text
+        known = {
             name: Fact(value, path, binds=relation == USE or name not in run_directory.LENGTHS)
             for name, value in values.items()
+            if name not in (*VOCABULARY_FLAGS, _CONFIG, "seed")
         }
         known[_PAIR] = Fact(values.get(_PAIR), path, key=bool(values.get(_PAIR)))
-        for name in (*VOCABULARY_FLAGS, _CONFIG, "seed"):
-            known.pop(name, None)
     if relation == RESUME:
         seed = settings.seed if settings else None
         known["seed"] = Fact(loading.seed_in(found.checkpoint) if seed is None else seed, path)
