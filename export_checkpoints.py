@@ -173,8 +173,7 @@ def export_checkpoint(given, model):
     if not tf.io.gfile.exists(path):
         extra[path] = model.config.to_json_string()
     if vocabulary:
-        with files.writing(settings.vocabulary.path) as file:
-            file.write(vocabulary)
+        files.write_bytes({settings.vocabulary.path: vocabulary})
     for name, text in extra.items():
         if text:
             files.write_text(name, text)

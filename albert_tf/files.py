@@ -194,6 +194,18 @@ def write_text(path, text):
         file.write(text)
 
 
+def write_bytes(contents):
+    """Writes files, none of which is replaced before all are complete.
+
+    Args:
+        contents: dict of path -> bytes.
+    """
+    with replacing(*contents) as temporary:
+        for name, content in zip(temporary, contents.values(), strict=True):
+            with tf.io.gfile.GFile(name, "wb") as file:
+                file.write(content)
+
+
 def json_bytes(values):
     """Values as the content of a JSON file, with sorted keys."""
     return (json.dumps(values, indent=2, sort_keys=True) + "\n").encode("utf-8")
@@ -388,6 +400,11 @@ def check_file_writable(path, flag, taken=frozenset()):
     if real_path(path) in taken:
         raise UserError(f"--{flag}: {path} is an input file or named twice: give another name")
     check_writable(os.path.dirname(path) or ".", flag, path)
+
+
+def absolute_path(path):
+    """A path that does not depend on the current directory; a remote path as it is."""
+    return path if "://" in path else os.path.abspath(path)
 
 
 def real_path(path):

@@ -223,9 +223,13 @@ def decides_training(columns):
         columns: mapping, the columns of the option.
     """
     read_by, path, rule = columns["read_by"] or "", columns["path"], columns["on_record"]
-    if path in ("file", "files", "directory"):
-        return rule == "equal" or "~do_train" in read_by or not (read_by or rule == "start")
-    return not path and rule != "free" and ("~do_train" in read_by or "do_eval" not in read_by)
+    is_of_training = "~do_train" in read_by
+    if not path:  # what every command reads too, but not what only evaluations read
+        return rule != "free" and (is_of_training or "do_eval" not in read_by)
+    # Vocabularies and data, but not outputs, weights to start from, and files of other work.
+    is_always_read = not read_by and rule != "start"
+    is_input = path in ("file", "files", "directory")
+    return is_input and (rule == "equal" or is_of_training or is_always_read)
 
 
 def name_here(name, known):

@@ -12,7 +12,7 @@ from albert_tf.training import history
 
 _NOT_SHOWN = {
     "gradient_norm", "seconds", "sequences_per_second", "model_tflops_per_second",
-    "model_flops_utilization", "minimal_pairs_error",
+    "model_flops_utilization", "minimal_pairs_error",  # of version 0.1.0
 }  # fmt: skip
 _LAST = "learning_rate"
 _LINES = {  # kind -> label, style
@@ -33,7 +33,7 @@ def shown_metrics(runs):
     names = {name: None for run in runs.values() for curves in run.values() for name in curves}
     others = [
         name
-        for name in names  # those of single kinds of minimal pairs have a slash
+        for name in names  # those of single kinds of minimal pairs, of 0.1.0, have a slash
         if not ("loss" in name or "/" in name or name in _NOT_SHOWN or name == _LAST)
     ]
     return [name for name in ("loss", *others, _LAST) if name in names]

@@ -25,14 +25,19 @@ ALLOW = "allow_changes_on_resume"
 TO_GO_ON = f"to go on with the change, give --{ALLOW}"
 
 
+def as_text(value):
+    """A list as a script reads it, a str with commas and quotes; other values are unchanged."""
+    if not isinstance(value, list | tuple):
+        return value
+    line = io.StringIO()
+    csv.writer(line, lineterminator="").writerow(value)
+    return line.getvalue()
+
+
 def as_flag(name, value=None):
     """Formats a setting to be typed: `--do_lower_case=false`; only its name if value is None."""
-    flag = f"--{_FLAGS.get(name, name)}"
-    if isinstance(value, list | tuple):
-        line = io.StringIO()
-        csv.writer(line, lineterminator="").writerow(value)
-        value = line.getvalue()
-    elif not isinstance(value, str | None):
+    flag, value = f"--{_FLAGS.get(name, name)}", as_text(value)
+    if not isinstance(value, str | None):
         value = str(value) if isinstance(value, float) else json.dumps(value)
     return flag if value is None else f"{flag}={shlex.quote(value) if value else value}"
 
@@ -174,24 +179,8 @@ def resolve(
     for name in (replaced & known.keys()) - typed.keys():
         if rows[name].columns["on_record"] == "follow":
             del known[name]
-    settings, notes = {}, []
-    for name, row in rows.items():
-        fact, rule = known.get(name), row.columns["on_record"]
-        if fact is None or rule == "free":
-            origin = TYPED if name in typed else DEFAULT
-            settings[name] = Setting(typed.get(name, row.default), origin)
-        elif name in typed and not _is_start(row):
-            settings[name] = Setting(typed[name], TYPED)
-        else:
-            settings[name] = Setting(fact.value, fact.origin)
-    for name in [name for name in typed if _differs(typed[name], rows[name].default)]:
-        unmet = _unmet(rows[name].columns["read_by"], settings)
-        if unmet:
-            sentence = f"{shown(name, typed[name])} does nothing {_described(unmet, settings)}"
-            if not unmet.startswith("~"):
-                is_missing = not any(v or negated for _, v, negated in _alternatives(unmet))
-                raise UserError(f"{sentence}: {'give both, or ' * is_missing}leave it out")
-            notes.append(sentence)
+    settings = {name: _setting(name, row, typed, known.get(name)) for name, row in rows.items()}
+    notes = _notes_on_unread(rows, typed, settings, shown)
     allowed = may_differ if typed.get(ALLOW) else ()
     wrong = {
         name: sentence
@@ -210,7 +199,37 @@ def resolve(
             wanting = [n for n in required.split("|") if n in settings and settings[n].value]
             if wanting and (facts is not None or row.columns["on_record"] == "free"):
                 raise UserError(f"{shown(name)} is missing: {shown(wanting[0])} needs it")
-    return Resolved(rows, types.MappingProxyType(settings), known, tuple(notes))
+    return Resolved(rows, types.MappingProxyType(settings), known, notes)
+
+
+def _setting(name, row, typed, fact):
+    """The Setting of an option: the typed value, or else that of a Fact (or None), or the default.
+
+    Of the checkpoint from which a run started, the Fact comes first.
+    """
+    is_decided = fact is not None and row.columns["on_record"] != "free"
+    if name in typed and not (is_decided and _is_start(row)):
+        return Setting(typed[name], TYPED)
+    return Setting(fact.value, fact.origin) if is_decided else Setting(row.default, DEFAULT)
+
+
+def _notes_on_unread(rows, typed, settings, shown):
+    """Sentences on typed values that are not read and may be given: tuple of str.
+
+    Raises:
+        UserError: a typed value is not read and must not be given.
+    """
+    notes = []
+    for name, value in typed.items():
+        unmet = _unmet(rows[name].columns["read_by"], settings)
+        if not unmet or not _differs(value, rows[name].default):
+            continue
+        sentence = f"{shown(name, value)} does nothing {_described(unmet, settings)}"
+        if not unmet.startswith("~"):
+            is_missing = not any(v or negated for _, v, negated in _alternatives(unmet))
+            raise UserError(f"{sentence}: {'give both, or ' * is_missing}leave it out")
+        notes.append(sentence)
+    return tuple(notes)
 
 
 def fitted(resolved, config=None, path=None):

@@ -112,17 +112,22 @@ def read(paths, pairs_per_paradigm=0):
                     f"{path} and {unnamed[name]} would be one paradigm {name!r}: rename one"
                 )
             if uid not in paradigms:
-                names = {"UID": uid} | {key: str(values.get(key) or "") for key in GROUPS.values()}
-                for key, text in names.items():
-                    if text.splitlines() not in ([], [text]):  # they are names in a table
-                        raise UserError(f"{places[0]}: {key} has a line end: {text!r:.80}")
-                    json_file.field(names, key, str, places[0])
-                paradigms[uid] = Paradigm(*names.values())
+                paradigms[uid] = _new_paradigm(uid, values, places[0])
             paradigm = paradigms[uid]
             if not pairs_per_paradigm or len(paradigm.sentences) < 2 * pairs_per_paradigm:
                 paradigm.sentences += [values[key] for key in KEYS]
                 paradigm.places += places
     return list(paradigms.values())
+
+
+def _new_paradigm(uid, values, place):
+    """A Paradigm without pairs, with the names that its first pair has in a dict of values."""
+    names = {"UID": uid} | {key: str(values.get(key) or "") for key in GROUPS.values()}
+    for key, text in names.items():
+        if text.splitlines() not in ([], [text]):  # they are names in a table
+            raise UserError(f"{place}: {key} has a line end: {text!r:.80}")
+        json_file.field(names, key, str, place)
+    return Paradigm(*names.values())
 
 
 def _pairs(path):

@@ -57,7 +57,7 @@ def settings_of(directory, tokenizer, config, flags, text):
         text: dict, of RunSettings; the casing is that of the tokenizer.
     """
     name = "spiece.model" if tokenizer.is_sentencepiece else "vocab.txt"
-    path = os.path.join(directory if "://" in directory else os.path.abspath(directory), name)
+    path = os.path.join(files.absolute_path(directory), name)
     return run_directory.RunSettings(
         flags=flags,
         config=config.to_dict(),
@@ -101,8 +101,8 @@ def save(directory, model, text, kind, *, task=None, record=None, absent=()):
         folder = run_directory.RunDirectory(temporary)
         writers.write(folder.file(run_directory.BEST), tensors, "tf1")
         files.write_text(folder.file(CONFIG_FILE), model.config.to_json_string())
-        with files.writing(folder.file(os.path.basename(settings.vocabulary.path))) as file:
-            file.write(files.read_bytes(text.tokenizer.path))
+        name = os.path.basename(settings.vocabulary.path)
+        files.write_bytes({folder.file(name): files.read_bytes(text.tokenizer.path)})
         state_files.write(folder.file(run_directory.SETTINGS), settings)
         if kind:
             folder.write_task(kind)

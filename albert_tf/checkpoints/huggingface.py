@@ -14,7 +14,7 @@ import tensorflow as tf
 from absl import logging
 
 from albert_tf import files, vocabulary_record
-from albert_tf.checkpoints import name_table, run_directory
+from albert_tf.checkpoints import name_table, readers, run_directory
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError, check_choice
 
@@ -28,7 +28,6 @@ _TOKENIZER_CLASSES = (  # whose pieces are ours, also with Fast at the end; the 
     "AlbertTokenizer", "BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer",
     "PreTrainedTokenizer", "TokenizersBackend", "",
 )  # fmt: skip
-_BASE = "albert."  # prefix of the encoder's variables; absent in files of only the encoder
 
 # Class in transformers -> its heads. The first class whose heads are all there is written.
 _CLASSIFICATION = "AlbertForSequenceClassification"
@@ -140,17 +139,29 @@ def read_values(directory, name=CONFIG):
     return values if isinstance(values, dict) else {}
 
 
-def read_casing(directory, name, key):
-    """What the normalizer in a file of the library `tokenizers` does: bool, None if unknown.
+def read_casing(directory, key):
+    """What the files of a tokenizer say of casing or accents.
 
     Args:
         directory: str.
-        name: str, of the file.
         key: str, do_lower_case or strip_accents.
+
+    Returns:
+        (bool, or None if unknown; str, the path of the file that says it).
     """
-    normalizer = read_values(directory, name).get("normalizer")
-    if not isinstance(normalizer, dict):
-        return None
+    values = read_values(directory, TOKENIZER_CONFIG)
+    value, kept = values.get(key), values.get("keep_accents")  # the name of AlbertTokenizer
+    if key == "strip_accents" and not isinstance(value, bool) and isinstance(kept, bool):
+        value = not kept
+    if isinstance(value, bool):
+        return value, os.path.join(directory, TOKENIZER_CONFIG)
+    normalizer = read_values(directory, TOKENIZER).get("normalizer")
+    value = _normalizes(normalizer, key) if isinstance(normalizer, dict) else None
+    return value, os.path.join(directory, TOKENIZER)
+
+
+def _normalizes(normalizer, key):
+    """Whether a normalizer of the library `tokenizers`, a dict, does what `key` says (bool)."""
     steps = _steps(normalizer)
     kind, option = {
         "do_lower_case": ("Lowercase", "lowercase"),
@@ -184,9 +195,8 @@ def check_tokenizer(directory, vocabulary):
         return
     content, is_wordpiece = files.read_bytes(vocabulary), vocabulary.endswith(".txt")
     if is_wordpiece:
-        tokens = (
-            content.decode("utf-8-sig", "replace").replace("\r\n", "\n").rstrip("\n").split("\n")
-        )
+        text = content.decode("utf-8-sig", "replace").replace("\r\n", "\n")
+        tokens = text.rstrip("\n").split("\n")
     else:
         tokens = vocabulary_record.pieces(content)
     others = [token for token, id_ in added.items() if tokens[id_:][:1] != [token]]
@@ -195,14 +205,8 @@ def check_tokenizer(directory, vocabulary):
             f"{directory} adds tokens to {vocabulary}, which albert_tf cannot do: use "
             f"transformers. They are {', '.join(others)}"
         )
-    name = str(values.get("tokenizer_class") or "").removesuffix("Fast")
-    others = {} if name in _TOKENIZER_CLASSES else {"tokenizer_class": name}
-    if is_wordpiece:
-        known = _TOKENIZER.items()
-        others |= {key: values[key] for key, ours in known if values.get(key) not in (None, ours)}
-        if values.get("strip_accents") and values.get("do_lower_case") is False:
-            others["strip_accents"] = True  # ours are stripped with capitals alone
-    for key, value in others.items():
+    if unlike := _unlike_ours(values, is_wordpiece):
+        key, value = next(iter(unlike.items()))
         path = os.path.join(directory, TOKENIZER_CONFIG)
         raise UserError(
             f"{path} has {key}={json.dumps(value)}, which albert_tf cannot do: use transformers"
@@ -215,6 +219,18 @@ def check_tokenizer(directory, vocabulary):
                 "token that no text has"
             )
         seen.add(line)
+
+
+def _unlike_ours(values, is_wordpiece):
+    """The values in `tokenizer_config.json` of what our tokenizers do not do: dict."""
+    name = str(values.get("tokenizer_class") or "").removesuffix("Fast")
+    found = {} if name in _TOKENIZER_CLASSES else {"tokenizer_class": name}
+    if is_wordpiece:
+        known = _TOKENIZER.items()
+        found |= {key: values[key] for key, ours in known if values.get(key) not in (None, ours)}
+        if values.get("strip_accents") and values.get("do_lower_case") is False:
+            found["strip_accents"] = True  # ours are stripped with capitals alone
+    return found
 
 
 def _added(directory, values):
@@ -389,14 +405,11 @@ def write(directory, config, tensors, tokenizer_files, dtype=np.float32):
         array = array.T if name.endswith("/kernel") else array
         weights[name_table.to_transformers(name)] = np.ascontiguousarray(array)
     if not _ARCHITECTURES[architecture]:
-        weights = {name.removeprefix(_BASE): value for name, value in weights.items()}
-    contents = {
-        **tokenizer_files,
+        weights = {name.removeprefix(readers.BASE): value for name, value in weights.items()}
+    contents = tokenizer_files | {
         CONFIG: files.json_bytes(config),
         # transformers refuses a file that does not say which library's layout it has.
         run_directory.SAFETENSORS: safetensors.numpy.save(weights, metadata={"format": "pt"}),
     }
-    for name, content in contents.items():
-        with tf.io.gfile.GFile(os.path.join(directory, name), "wb") as file:
-            file.write(content)
+    files.write_bytes({os.path.join(directory, n): content for n, content in contents.items()})
     return names

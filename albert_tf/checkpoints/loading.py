@@ -38,11 +38,6 @@ class Report:
         """Unused variables that are neither optimizer slots nor the state of a run: list of str."""
         return [name for name in self.unused if name_table.is_weight(name)]
 
-    @property
-    def without_place(self):
-        """Weights of an encoder that the model does not have: list of str."""
-        return [name for name in self.unused_weights if name_table.is_encoder(name)]
-
     def __str__(self):
         slots = sum(map(name_table.is_slot, self.unused))
         lines = [f"loaded {len(self.loaded)} variables from {self.prefix}"]
@@ -119,7 +114,7 @@ def check_fit(report, wrong=()):
         report: Report.
         wrong: sequence of str, other variables that do not fit.
     """
-    names = [*wrong, *report.without_place]
+    names = [*wrong, *filter(name_table.is_encoder, report.unused_weights)]
     if names:
         raise UserError(
             f"{report.prefix} is of another config: this one has no place for {', '.join(names)}"

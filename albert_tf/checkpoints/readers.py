@@ -142,7 +142,7 @@ _DTYPES = {
 _ALIASES = {"predictions.decoder.bias": "predictions.bias"}  # names of one parameter
 DECODER = "predictions.decoder.weight"  # repeats the word embeddings, or has values of its own
 _WORDS = "albert.embeddings.word_embeddings.weight"
-_BASE = "albert."  # absent in files with only the encoder
+BASE = "albert."  # of the names of the encoder; absent in files with only the encoder
 _BASE_PARTS = ("embeddings.", "encoder.", "pooler.")
 
 
@@ -172,9 +172,9 @@ class SafetensorsReader:
         found = _renamed(found, name_table.without_wrappers, path)
         while start := _shared_start(found):  # such as "model.", the attribute of a larger module
             found = {name.removeprefix(start): entry for name, entry in found.items()}
-        if not any(name.startswith(_BASE) for name in found):  # a file without heads
+        if not any(name.startswith(BASE) for name in found):  # a file without heads
             found = {
-                _BASE + name if name.startswith(_BASE_PARTS) else name: entry
+                BASE + name if name.startswith(_BASE_PARTS) else name: entry
                 for name, entry in found.items()
             }
         if DECODER in found and found[DECODER] == found.get(_WORDS):  # type, shape and values
@@ -221,5 +221,5 @@ def _shared_start(found):
     """The first part of all names, if all have the same and it is none of transformers; or ""."""
     starts = {name.partition(".")[0] + "." for name in found}
     start = starts.pop() if len(starts) == 1 else ""
-    is_known = start in (_BASE, *_BASE_PARTS) or start.removesuffix(".") in found
+    is_known = start in (BASE, *_BASE_PARTS) or start.removesuffix(".") in found
     return "" if is_known else start

@@ -116,25 +116,15 @@ class Source:
         if value is None and self.is_module:
             value, path = _casing_of_module(self.directory, name), self.directory
         elif value is None:
-            path = os.path.join(self.directory, huggingface.TOKENIZER_CONFIG)
-            value = self._in_tokenizer_config(name)
-            kept = self._in_tokenizer_config("keep_accents")  # the name of AlbertTokenizer
-            if value is None and name == "strip_accents" and kept is not None:
-                value = not kept
-            if value is None:
-                path = os.path.join(self.directory, huggingface.TOKENIZER)
-                value = huggingface.read_casing(self.directory, huggingface.TOKENIZER, name)
+            value, path = huggingface.read_casing(self.directory, name)
         return None if value is None else Fact(value, path, RECORD if self.settings else SOURCE)
 
     def max_seq_length(self):
         """Longest sequence (int) in the config of a tokenizer of transformers; None if unknown."""
-        length = self._in_tokenizer_config("model_max_length", int)
+        values = huggingface.read_values(self.directory, huggingface.TOKENIZER_CONFIG)
+        length = values.get("model_max_length")
         # transformers writes 1e30 if the length is unknown
-        return None if length is None or length > 2**31 else length
-
-    def _in_tokenizer_config(self, name, kind=bool):
-        value = huggingface.read_values(self.directory, huggingface.TOKENIZER_CONFIG).get(name)
-        return value if type(value) is kind else None
+        return length if type(length) is int and length <= 2**31 else None
 
 
 def read_config(path):
@@ -238,18 +228,17 @@ def key(name, value):
 
 
 def _recorded(found, relation):
+    """Facts in run.json and in the file of the task; those on vocabulary and config are others'."""
     settings, path, known = found.settings, found.settings_file, {}
-    if settings and settings.flags:
-        known = {name: Fact(value, path) for name, value in options.UNSET.items()}
     if settings:
-        values = settings.flags | settings.text
-        known |= {
+        unset = options.UNSET if settings.flags else {}  # a flag that is not written had this value
+        values = unset | settings.flags | settings.text
+        known = {
             name: Fact(value, path, binds=relation == USE or name not in run_directory.LENGTHS)
             for name, value in values.items()
+            if name not in (*VOCABULARY_FLAGS, _CONFIG, "seed")
         }
         known[_PAIR] = Fact(values.get(_PAIR), path, key=bool(values.get(_PAIR)))
-        for name in (*VOCABULARY_FLAGS, _CONFIG, "seed"):
-            known.pop(name, None)
     if relation == RESUME:
         seed = settings.seed if settings else None
         known["seed"] = Fact(loading.seed_in(found.checkpoint) if seed is None else seed, path)

@@ -162,6 +162,37 @@ def _receive(answer, part, remote, name):
             bar.update(len(block))
 
 
+def fetch_all(model, address, folder):
+    """Downloads the files of a model that a folder lacks.
+
+    Args:
+        model: released.Released.
+        address: str, of the site.
+        folder: str, made if necessary.
+
+    Returns:
+        list of str, the paths of all its files, without extras that the site lacks.
+
+    Raises:
+        UserError: a file cannot be downloaded.
+    """
+    paths = []
+    for file in (*model.files, *model.extras):
+        url, path = f"{address.rstrip('/')}/{file}", os.path.join(folder, os.path.basename(file))
+        try:
+            if not os.path.exists(path):
+                fetch(url, path)
+        except urllib.error.HTTPError as error:
+            if error.code == 404 and file in model.extras:
+                continue
+            raise UserError(f"{url}: the server says {error.code} {error.reason}") from error
+        except (urllib.error.URLError, http.client.HTTPException, TimeoutError) as error:
+            reason = getattr(error, "reason", error)
+            raise UserError(f"{url} cannot be reached: {reason}") from error
+        paths.append(path)
+    return paths
+
+
 def unpack(path, folder):
     """Unpacks an archive of one directory into a folder, without that directory's name.
 
@@ -217,20 +248,7 @@ def main(given):
     files.check_writable(os.path.dirname(directory) or ".", "output_dir")
 
     partial = f"{directory}.download"  # kept until all is complete
-    paths = []
-    for file in (*model.files, *model.extras):
-        url, path = f"{address.rstrip('/')}/{file}", os.path.join(partial, os.path.basename(file))
-        try:
-            if not os.path.exists(path):
-                fetch(url, path)
-        except urllib.error.HTTPError as error:
-            if error.code == 404 and file in model.extras:
-                continue
-            raise UserError(f"{url}: the server says {error.code} {error.reason}") from error
-        except (urllib.error.URLError, http.client.HTTPException, TimeoutError) as error:
-            reason = getattr(error, "reason", error)
-            raise UserError(f"{url} cannot be reached: {reason}") from error
-        paths.append(path)
+    paths = fetch_all(model, address, partial)
     with files.replacing_directory(directory) as folder:
         for path in paths:
             if path.endswith(".tar.gz"):

@@ -54,11 +54,11 @@ def of_run(given, **more):
     """
     found, relation = _source_of(given)
     typed, module = given.typed(), None
-    facts = _facts(found, relation, given)
+    facts = _facts(found, relation, given.rows, typed)
     if given.get("albert_hub_module_handle") and relation != source.RESUME:
         module = source.Source(given.albert_hub_module_handle)
         others = {name: typed[name] for name in typed if name not in VOCABULARY_FLAGS}
-        facts = _facts(module, source.START, resolve.resolve(given.rows, others)) | facts
+        facts = _facts(module, source.START, given.rows, others) | facts
         typed = _without_placeholders(typed, module, facts)
     how = {}
     if relation == source.RESUME:
@@ -86,16 +86,13 @@ def _fitted(settings, config, path):
     return settings
 
 
-def _facts(found, relation, given):
+def _facts(found, relation, rows, typed):
     """Facts of a Source, without those of the start of a run that only its resumption keeps."""
-    typed = given.typed()
     facts = source.facts(found, relation, typed) if found else source.of_vocabulary(typed)
-    columns = {name: given.rows[name].columns["on_record"] for name in facts if name in given.rows}
-    return {
-        name: fact
-        for name, fact in facts.items()
-        if relation == source.RESUME or columns.get(name) != "start"
-    }
+    if relation == source.RESUME:
+        return facts
+    of_start = {name for name, row in rows.items() if row.columns["on_record"] == "start"}
+    return {name: fact for name, fact in facts.items() if name not in of_start}
 
 
 def _source_of(given):
@@ -161,7 +158,7 @@ def of_fine_tuning(given, **more):
     if not given.ensemble_dirs:
         return [of_run(given, **more)]
     typed, sources = given.typed(), [*map(source.find, members_of(given))]
-    found = [_facts(each, source.USE, given) for each in sources]
+    found = [_facts(each, source.USE, given.rows, typed) for each in sources]
     for facts in found:
         facts.pop("albert_config_file", None)
     facts = resolve.agreed(given.rows, typed, found) | more

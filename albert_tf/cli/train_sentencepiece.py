@@ -55,8 +55,6 @@ def main(given):
     if not given.model_prefix or given.model_prefix.endswith("/"):
         raise UserError(f"--model_prefix={given.model_prefix}: give a name such as dir/spm")
 
-    import tensorflow as tf
-
     from albert_tf import files, vocabulary_record
     from albert_tf.corpus import text_files
     from albert_tf.text import clean_up, sentencepiece_training, text_losses
@@ -101,11 +99,8 @@ def main(given):
     with handling_signals(signal.SIG_DFL):  # Python's handlers would wait for SentencePiece
         model = sentencepiece_training.train(sample.kept, settings, logging.level_info())
     model = vocabulary_record.add(model, cleaning)
-    contents = [sentencepiece_training.vocabulary_text(model).encode(), model]
-    with files.replacing(*outputs) as names:
-        for name, content in zip(names, contents, strict=True):
-            with tf.io.gfile.GFile(name, "wb") as file:
-                file.write(content)
+    contents = sentencepiece_training.vocabulary_text(model).encode(), model
+    files.write_bytes(dict(zip(outputs, contents, strict=True)))
     records = vocabulary_record.values_of(cleaning).items()
     shown = " ".join(resolve.as_flag(name, value) for name, value in records)
     print(f"{outputs[-1]}: {settings.vocab_size} pieces; it records {shown}")

@@ -55,13 +55,13 @@ def options_of(kind, model, tokenizer, *, train_steps, warmup_steps, **others):
 
 
 def _evaluates_by_epoch(settings):
-    """Whether epochs are given, and no interval of checkpoints (bool)."""
+    """Whether epochs are given, and no interval of checkpoints with them or later (bool)."""
     if not settings.get("num_train_epochs"):
         return False
-    interval = settings.origin("save_checkpoints_steps")
-    if settings.origin("num_train_epochs") == resolve.TYPED:
+    epochs, interval = map(settings.origin, ("num_train_epochs", "save_checkpoints_steps"))
+    if epochs == resolve.TYPED:
         return interval != resolve.TYPED
-    return settings.origin("num_train_epochs") == resolve.RECORD and interval == resolve.DEFAULT
+    return epochs == resolve.RECORD and interval == resolve.DEFAULT
 
 
 def _record(settings, model, tokenizer):
@@ -75,14 +75,12 @@ def _record(settings, model, tokenizer):
     if _evaluates_by_epoch(settings):
         flags.pop("save_checkpoints_steps", None)
     text = {name: settings.get(name) for name in run_directory.TEXT_FLAGS if name in settings}
-    vocabulary, name = None, "spm_model_file" if settings.spm_model_file else "vocab_file"
-    path = settings.get(name)
+    given = {name: settings.get(name) for name in run_directory.VOCABULARY_FLAGS}
     if tokenizer:
-        text |= tokenizer.casing
-        path = tokenizer.path
-        name = "spm_model_file" if tokenizer.is_sentencepiece else "vocab_file"
-    if path:
-        path = path if "://" in path else os.path.abspath(path)
+        text, given = text | tokenizer.casing, tokenizer.arguments
+    name, vocabulary = next(filter(given.get, run_directory.VOCABULARY_FLAGS), None), None
+    if name:
+        path = files.absolute_path(given[name])
         vocabulary = run_directory.Vocabulary(name, path, files.sha256(path))
     return run_directory.RunSettings(
         flags=flags, config=model.config.to_dict(), text=text, vocabulary=vocabulary
@@ -264,12 +262,7 @@ def fine_tune(data, models, *, record_flags, do_eval, **values):
             raise UserError(f"{wrong[0]}: give these labels, or another --output_dir")
     if settings.best_metric and do_eval:
         evaluation.check_metric(settings.best_metric, data.metric_names())
-    check_directory(settings)
-    for name, row in settings.rows.items():
-        if row.columns["path"] == "output" and name.endswith("_dir") and settings.get(name):
-            files.check_writable(settings.get(name), name)
-    for split, flag in record_flags.items():
-        files.check_file_writable(data.record_file(split), flag)
+    _check_outputs(data, settings, record_flags)
     values["length_buckets"] = length_buckets(settings)  # before features are made
     if settings.distribution_strategy == "multi_worker_mirrored":
         raise UserError(
@@ -278,10 +271,8 @@ def fine_tune(data, models, *, record_flags, do_eval, **values):
         )
     strategy = launch.set_up_devices(settings)
     if "train_steps" not in values:
-        values |= {
-            "train_steps": _train_steps(data, settings),
-            "warmup_steps": settings.warmup_step,
-        }
+        values["train_steps"] = _train_steps(data, settings)
+        values["warmup_steps"] = settings.warmup_step
     if settings.origin("init_checkpoint") == resolve.TYPED and model.source:
         values["init_checkpoint"] = model.source.checkpoint
     elif settings.do_train:
@@ -298,6 +289,16 @@ def fine_tune(data, models, *, record_flags, do_eval, **values):
             f"--save_checkpoints_steps={max(made.train_steps // 5, 1)} makes five."
         )
     finetuning.fine_tune(data, model.config, made, strategy)
+
+
+def _check_outputs(data, settings, record_flags):
+    """Raises UserError if a directory or a file of records cannot be written."""
+    check_directory(settings)
+    for name, row in settings.rows.items():
+        if row.columns["path"] == "output" and name.endswith("_dir") and settings.get(name):
+            files.check_writable(settings.get(name), name)
+    for split, flag in record_flags.items():
+        files.check_file_writable(data.record_file(split), flag)
 
 
 def _train_steps(data, settings):

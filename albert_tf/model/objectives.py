@@ -158,9 +158,10 @@ def with_class_weights(objective, class_weights):
     """
 
     def weighted(features, weights):
-        labels = features["label_ids"][:, : tf.reduce_prod(tf.shape(weights)[1:])]
-        return weights * tf.reshape(tf.gather(tf.constant(class_weights, tf.float32), labels),
-                                    tf.shape(weights))  # fmt: skip
+        shape = tf.shape(weights)  # [B], or [B, T] of words; their labels may go on beyond T
+        labels = features["label_ids"][:, : tf.reduce_prod(shape[1:])]
+        of_labels = tf.gather(tf.constant(class_weights, tf.float32), labels)
+        return weights * tf.reshape(of_labels, shape)
 
     def weights(features):
         return {"eval_loss": weighted(features, objective.weights(features)["eval_loss"])}

@@ -92,25 +92,7 @@ def export(functions, settings, task, prefix, source):
         # Without the tokenizer, it can be loaded without tensorflow-text.
         module = Holder(model, tokenizer if settings.export_text else None, assets)
         signatures = functions.signatures(settings.export_text)
-        rows = []
-        for name, call in signatures.items():
-            inputs = {spec.name: spec for spec in tf.nest.flatten(call.structured_input_signature)}
-            rows.append((f"`{name}`", _tensors(inputs), _tensors(call.structured_outputs)))
-        card = cards.card(
-            "finetuned_card.md",
-            prefix,
-            settings.card_file,
-            **cards.model_values(model.config, model.trainable_variables, tokenizer),
-            task=task.name,
-            labels=", ".join(functions.labels or ["none"]),
-            max_seq_length=functions.texts.max_seq_length,
-            imports=", tensorflow_text" if settings.export_text else "",
-            example=_example(functions.texts)
-            if settings.export_text
-            else "print(list(signatures))",
-            path=path,
-            signatures=cards.table(("signature", "inputs", "outputs"), *rows),
-        )
+        card = _card(functions, signatures, settings, task, prefix, path)
         save_module(module, path, signatures, card)
     if settings.export_text:
         texts = " ".join(f"--{name}=..." for name in functions.texts.signature)
@@ -121,6 +103,27 @@ def export(functions, settings, task, prefix, source):
     tflite_files.save(settings.export_dir, tflite)
     if tflite and LABELS_FILE in contents:  # TFLite files have no assets
         files.write_text(os.path.join(settings.export_dir, LABELS_FILE), contents[LABELS_FILE])
+
+
+def _card(functions, signatures, settings, task, prefix, path):
+    """The text of the `README.md` of an export to a path, which its example names."""
+    model, texts, rows = functions.model, functions.texts, []
+    for name, call in signatures.items():
+        inputs = {spec.name: spec for spec in tf.nest.flatten(call.structured_input_signature)}
+        rows.append((f"`{name}`", _tensors(inputs), _tensors(call.structured_outputs)))
+    return cards.card(
+        "finetuned_card.md",
+        prefix,
+        settings.card_file,
+        **cards.model_values(model.config, model.trainable_variables, texts.tokenizer),
+        task=task.name,
+        labels=", ".join(functions.labels or ["none"]),
+        max_seq_length=texts.max_seq_length,
+        imports=", tensorflow_text" if settings.export_text else "",
+        example=_example(texts) if settings.export_text else "print(list(signatures))",
+        path=path,
+        signatures=cards.table(("signature", "inputs", "outputs"), *rows),
+    )
 
 
 def _tensors(specs):

@@ -67,14 +67,11 @@ def save(directory, converted):
         directory: str.
         converted: dict, from `convert`.
     """
-    paths = [os.path.join(directory, TFLITE_NAMES[kind]) for kind in converted]
-    with files.replacing(*paths) as temporary:
-        for name, (content, _) in zip(temporary, converted.values(), strict=True):
-            with tf.io.gfile.GFile(name, "wb") as target:
-                target.write(content)
-    for path, (kind, (content, difference)) in zip(paths, converted.items(), strict=True):
+    paths = {kind: os.path.join(directory, TFLITE_NAMES[kind]) for kind in converted}
+    files.write_bytes({paths[kind]: content for kind, (content, _) in converted.items()})
+    for kind, (content, difference) in converted.items():
         print(
-            f"TFLite, {kind}: {path}, {len(content) / 2**20:.2f} MiB, largest difference "
+            f"TFLite, {kind}: {paths[kind]}, {len(content) / 2**20:.2f} MiB, largest difference "
             f"from the model {difference:.1e}"
         )
 

@@ -2,6 +2,7 @@
 """Devices of a run: their tf.distribute strategy, agreement of workers, precision."""
 
 import functools
+import itertools
 import json
 import os
 import re
@@ -232,14 +233,15 @@ def quiet_at_first(function):
         The same function. What its first call writes to standard error appears when that call
         ends, without lines of TensorFlow's log other than errors.
     """
-    is_first = iter([True])
+    earlier_calls = itertools.count()
 
     def call(*args):
-        if not next(is_first, False):
-            return function(*args)
-        shows_all = os.environ.get("TF_CPP_MIN_LOG_LEVEL", "0") < "2"  # the user wants to see them
-        # Drivers of GPUs may end the process, and the reason would be hidden.
-        if shows_all or tf.config.list_physical_devices("GPU"):
+        if (
+            next(earlier_calls)
+            or os.environ.get("TF_CPP_MIN_LOG_LEVEL", "0") < "2"  # the user wants to see them
+            # Drivers of GPUs may end the process, and the reason would be hidden.
+            or tf.config.list_physical_devices("GPU")
+        ):
             return function(*args)
         sys.stderr.flush()
         stderr = os.dup(2)

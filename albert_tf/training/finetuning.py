@@ -159,16 +159,20 @@ def _run_trials(data, config, options, strategy):
     if not values:
         raise UserError(f"all {len(lines)} trials failed, the last one: {reason}")
     chosen = max(values, key=lambda directory: sign * values[directory])
-    best = RunDirectory(chosen)
-    for name in _KEPT:
-        text = files.read_text(best.file(name))
-        if text:
-            files.write_text(folder.file(name), text)
-    content = writers.read(best.best, with_moments=True)
-    writers.write(folder.file(run_directory.BEST), *content)
+    _copy_best(RunDirectory(chosen), folder)
     summary = _summary_of_trials(values, len(lines) - len(values), key_metric, chosen)
     files.write_text(folder.file(TRIALS), "".join([*lines, f"{summary}\n"]))
     print(summary)
+
+
+def _copy_best(trial, folder):
+    """Copies the best checkpoint of a RunDirectory to another one, with the files next to it."""
+    for name in _KEPT:
+        text = files.read_text(trial.file(name))
+        if text:
+            files.write_text(folder.file(name), text)
+    content = writers.read(trial.best, with_moments=True)
+    writers.write(folder.file(run_directory.BEST), *content)
 
 
 def _summary_of_trials(values, failed, key_metric, best):

@@ -133,8 +133,8 @@ def _source_of(config, options, paths, *, may_be_masked):
             schema = schemas.as_stored(schema, records[0])
         first[path] = records[0]
         masked += [path] * any(map(_is_masked, records))
-        ids = schemas.stored_name(schema, "input_ids")
-        pieces += (_pieces_to_predict(record, ids) for record in records)
+        ids_name = schemas.stored_name(schema, "input_ids")
+        pieces += (_pieces_to_predict(record, ids_name) for record in records)
     boundary = {"token_boundary": schema.pop("token_boundary")}  # the model does not read it
     order = {schemas.ORDER_LABEL: schema.pop(schemas.ORDER_LABEL)}
     unmasked = {name: schema[name] for name in schema if not name.startswith("masked_lm_")}
@@ -143,6 +143,28 @@ def _source_of(config, options, paths, *, may_be_masked):
         schema, unmasked = schema | order, unmasked | order
     record_files.check_records(first, unmasked)
     masking = None if may_be_masked and masked == paths else options.masking
+    _check_masks(paths, masked, masking)
+    if masking:
+        schema = unmasked | (boundary if masking.settings.do_whole_word_mask else {})
+        found = first[paths[0]][ids_name].int64_list.value[0]
+        if found != masking.special_ids.cls:
+            raise UserError(
+                f"record 1 of {paths[0]} begins with the id {found}, and [CLS] of --spm_model_file "
+                f"or --vocab_file has {masking.special_ids.cls}: give the vocabulary of the records"
+            )
+    record_files.check_records(first, schema)
+    _, counts = np.unique(np.concatenate(pieces), return_counts=True)
+    return _Source(paths, schema, masking, scipy.special.entr(counts / counts.sum()).sum())
+
+
+def _check_masks(paths, masked, masking):
+    """Raises UserError if records lack masks that nothing makes, or have masks beside those made.
+
+    Args:
+        paths: list of str, the record files.
+        masked: list of str, those of them that have masks.
+        masking: graph_masking.Masking, or None if no masks are made.
+    """
     if masking is None and masked != paths:
         path = next(path for path in paths if path not in masked)
         raise UserError(
@@ -153,19 +175,6 @@ def _source_of(config, options, paths, *, may_be_masked):
             f"{masked[0]} has masks: leave out --masked_lm_budget={masking.settings.masked_lm_prob}"
             ", or make records with --masked_lm_prob=0"
         )
-    if masking:
-        schema = unmasked
-        if masking.settings.do_whole_word_mask:
-            schema |= boundary
-        found = first[paths[0]][schemas.stored_name(schema, "input_ids")].int64_list.value[0]
-        if found != masking.special_ids.cls:
-            raise UserError(
-                f"record 1 of {paths[0]} begins with the id {found}, and [CLS] of --spm_model_file "
-                f"or --vocab_file has {masking.special_ids.cls}: give the vocabulary of the records"
-            )
-    record_files.check_records(first, schema)
-    _, counts = np.unique(np.concatenate(pieces), return_counts=True)
-    return _Source(paths, schema, masking, scipy.special.entr(counts / counts.sum()).sum())
 
 
 def _is_masked(features):

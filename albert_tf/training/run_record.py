@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`run.json`: settings of a training run, and what changed when it is resumed."""
 
-import csv
 import dataclasses
 import datetime
-import io
 import json
 import os
 import platform
@@ -16,7 +14,7 @@ from albert_tf.checkpoints import run_directory, source
 from albert_tf.checkpoints.run_directory import RunDirectory
 from albert_tf.config import CONFIG_FILE
 from albert_tf.errors import UserError
-from albert_tf.resolve import as_flag
+from albert_tf.resolve import as_flag, as_text
 
 FLAGS_FILE = "flags.txt"
 FILES = (run_directory.SETTINGS, CONFIG_FILE, FLAGS_FILE)  # that `write` leaves
@@ -77,7 +75,7 @@ def write(run, described):
         # The vocabulary of the records may have moved since: it and its casing stay.
         vocabulary, text = described.vocabulary or before.vocabulary, before.text | described.text
         described = dataclasses.replace(described, vocabulary=vocabulary, text=text)
-    lines = [f"--{name}={_as_text(value)}\n" for name, value in described.flags.items()]
+    lines = [f"--{name}={as_text(value)}\n" for name, value in described.flags.items()]
     files.write_text(folder.file(FLAGS_FILE), "".join(lines))
     files.write_text(folder.file(CONFIG_FILE), described.albert_config.to_json_string())
     content = dataclasses.replace(described, starts=starts)
@@ -107,15 +105,6 @@ def add_data(directory, report):
     if folder.settings:
         content = dataclasses.replace(folder.settings, data=report)
         state_files.write(folder.file(run_directory.SETTINGS), content)
-
-
-def _as_text(value):
-    """A flag's value as scripts read it: lists with commas between, and quotes where needed."""
-    if not isinstance(value, list | tuple):
-        return value
-    text = io.StringIO()
-    csv.writer(text, lineterminator="").writerow(value)
-    return text.getvalue()
 
 
 # --- Changes -------------------------------------------------------------------------------------
@@ -153,14 +142,7 @@ def check_done(found, step, last_step, settings, now):
             continue
         value, fact = settings.get(name), settings.facts.get(name)
         earlier = fact.value if fact else before.flags.get(name, row.default)
-        if row.columns["path"] and row.columns["on_record"] == "free" and earlier and value:
-            differs = _names(earlier) != _names(value)  # it may have been moved
-        elif fact:
-            values = {name: value} if value is not None else {}
-            differs = resolve.contradictions(values, {name: fact}, key=source.key)
-        else:
-            differs = json.dumps(earlier) != json.dumps(value)
-        if differs:
+        if _is_other(name, row, value, earlier, fact):
             pairs[name] = earlier, value
     if pairs:
         changed = (
@@ -174,18 +156,25 @@ def check_done(found, step, last_step, settings, now):
         )
 
 
+def _is_other(name, row, value, earlier, fact):
+    """Whether an option has another value than in the training (bool); `fact` may be None."""
+    if row.columns["path"] and row.columns["on_record"] == "free" and earlier and value:
+        return _names(earlier) != _names(value)  # it may have been moved
+    if fact:
+        values = {name: value} if value is not None else {}
+        return bool(resolve.contradictions(values, {name: fact}, key=source.key))
+    return json.dumps(earlier) != json.dumps(value)
+
+
 def _names(paths):
-    paths = (path if "://" in path else os.path.abspath(path) for path in paths.split(","))
+    """The last parts of paths, a str with commas between them: list of str."""
+    paths = map(files.absolute_path, paths.split(","))
     return [os.path.basename(path.rstrip("/")) for path in paths]
-
-
-def _as_json(value):
-    return json.loads(json.dumps(value))
 
 
 def _differences(before, now):
     """Differences of two RunSettings, one line each: "name: before ..., now ..."."""
-    before, now = (_as_json(dataclasses.asdict(each)) for each in (before, now))
+    before, now = (json.loads(json.dumps(dataclasses.asdict(each))) for each in (before, now))
     lines = []
     for section, label in (("flags", "--{}"), ("config", "config: {}"), ("versions", "{}")):
         lines += _lines(label, before[section], now[section])
