@@ -36,6 +36,8 @@ def kind_of(model, labels):
         return None
     if name == race.RaceTask.name:
         return FinetunedTask(name, race.labels_of(model.choices))
+    if isinstance(labels, str) or (labels is not None and len({*labels}) < len(labels)):
+        raise UserError(f"labels must be a list of different str. Received: {labels!r:.80}")
     outputs, scale = model.classifier.bias.shape[0], getattr(model, "scale", None)
     labels = None if labels is None else tuple(map(str, labels))
     kind = FinetunedTask(name, labels, scale and tuple(map(tuple, scale)))
@@ -90,7 +92,9 @@ def save(directory, model, text, kind, *, task=None, record=None, absent=()):
     files.check_writable(os.path.dirname(directory.rstrip("/")) or ".", "directory")
     windows = getattr(model, "windows", 1)
     flags = {"long_texts": "windows", "max_windows": windows} if windows > 1 else {}
-    lengths = {"max_seq_length": text.max_seq_length}
+    model.config.check_vocabulary(text.tokenizer)
+    longest = model.config.max_position_embeddings
+    lengths = {"max_seq_length": min(text.max_seq_length, longest)}
     if record and task:
         flags, lengths = record.flags | flags, record.text | lengths
     settings = settings_of(directory, text.tokenizer, model.config, flags, lengths)

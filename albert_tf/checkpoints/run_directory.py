@@ -61,6 +61,12 @@ def find(path):
     found = _find_safetensors(path)
     if found:
         return found
+    if path.endswith((".keras", ".h5")) and _is_file(path):
+        raise UserError(
+            f"{path} is a file of Keras, without vocabulary and labels: tf_keras.models.load_model "
+            "reads a model and model.load_weights reads weights. `save` of albert_tf.load(path) "
+            "makes a directory with all that is needed"
+        )
     if path in models.paths():
         return find(models.paths()[path])
     raise UserError(
@@ -84,6 +90,11 @@ def _find_in_directory(directory):
         other = of_module if exists(of_module) else _find_safetensors(directory)
         if other:
             return other
+        if tf.io.gfile.glob(os.path.join(directory, "*", "saved_model.pb")):
+            raise UserError(
+                f"{directory} has no checkpoint, but directories of SavedModels: give the directory "
+                "of the training or of one module; predict.py --saved_model reads exports"
+            )
         raise UserError(
             f"{directory} holds no checkpoint: looked for *.index, model.safetensors and "
             f"variables. Give the directory or prefix of a checkpoint{models.hint(directory)}"
@@ -109,7 +120,7 @@ def _find_safetensors(path):
         paths = [os.path.join(path, name) for name in (SAFETENSORS, *_REFUSED)]
         path = next(filter(_is_file, paths), "")
     name = os.path.basename(path)
-    kinds = {".bin": "pytorch_model.bin", ".h5": "tf_model.h5", ".msgpack": "flax_model.msgpack"}
+    kinds = {".bin": "pytorch_model.bin", ".msgpack": "flax_model.msgpack"}
     name = kinds.get(os.path.splitext(name)[1], name)  # "x.bin" counts as "pytorch_model.bin"
     if not _is_file(path):
         return None

@@ -321,20 +321,25 @@ class AlbertModel(ConfiguredModel):
         training: Any = False,
         positions: Any = None,
     ) -> dict[str, Any]:
-        if isinstance(input_ids, Mapping):
-            input_ids, input_mask, token_type_ids = model_inputs(input_ids).values()
+        given = input_ids
+        if not isinstance(given, Mapping):
+            names = "input_ids", "input_mask", "token_type_ids"
+            given = dict(zip(names, (input_ids, input_mask, token_type_ids), strict=True))
+        input_ids, input_mask, token_type_ids = model_inputs(given).values()
         input_ids = self._of_checked_length(input_ids)
         if input_mask is None:
-            input_mask = tf.ones_like(input_ids)
+            input_mask = tf.ones_like(input_ids, tf.float32)
         if token_type_ids is None:
             token_type_ids = tf.zeros_like(input_ids)
         # Only keys are masked, with -10000 instead of minus infinity: then a row without any piece
         # still has finite weights, and float16 can hold the number.
-        padding = 1.0 - tf.cast(input_mask, tf.float32)
+        padding = 1.0 - input_mask
         mask_adder = padding[:, tf.newaxis, tf.newaxis, :] * -10000.0
 
         words, embedding_output = self.embeddings(input_ids, token_type_ids, training=training)
-        places = None if positions is None else tf.pad(positions, [[0, 0], [1, 0]])
+        places = None
+        if positions is not None:
+            places = tf.pad(tf.cast(positions, tf.int32), [[0, 0], [1, 0]])
         layer_outputs = self._encode(embedding_output, mask_adder, training, places)
         first_token = layer_outputs[-1][:, 0]  # [B, H]
         if positions is not None:
@@ -409,5 +414,8 @@ class AlbertModel(ConfiguredModel):
             with tf.control_dependencies([check]):
                 return tf.identity(input_ids)
         if length > limit:
-            raise UserError(f"{message} {length} > {limit}. Shorten it (--max_seq_length)")
+            raise UserError(
+                f"{message} {length} > {limit}. Shorten it, by --max_seq_length or by max_length "
+                "of the tokenizer"
+            )
         return input_ids

@@ -97,8 +97,9 @@ class ModelWithHead(ConfiguredModel):
 
     def _pooled_output(self, features, training):
         """The pooled output, with dropout at the head's rate."""
-        nowhere = required(features, "input_ids")[:, :0]  # [B, 0]
-        pooled = self.encoder(features, training=training, positions=nowhere)["pooled_output"]
+        inputs = model_inputs(features)
+        nowhere = inputs["input_ids"][:, :0]  # [B, 0]
+        pooled = self.encoder(inputs, training=training, positions=nowhere)["pooled_output"]
         return dropout(pooled, self.dropout_prob, training)
 
     def _output_weights(self, outputs, stddev=0.02):
@@ -197,7 +198,7 @@ def _sequences(features, count):
         count: int, N.
 
     Returns:
-        (dict of int32 [B * N, T], bool [B * N, 1], whether the mask of a sequence is not all 0).
+        (dict of [B * N, T], as `model_inputs` gives, bool [B * N, 1], whether the mask of a sequence is not all 0).
     """
     inputs = model_inputs(features)
     batch = tf.shape(inputs["input_ids"])[0]
@@ -206,7 +207,7 @@ def _sequences(features, count):
         for name, values in inputs.items()
         if values is not None
     }
-    mask = found.get("input_mask", tf.ones_like(found["input_ids"]))
+    mask = found.get("input_mask", tf.ones_like(found["input_ids"], tf.float32))
     return found, tf.reduce_any(mask > 0, axis=-1, keepdims=True)
 
 
@@ -308,7 +309,8 @@ class SquadV1Model(ModelWithHead):
         x = self.encoder(features, training=training)["sequence_output"]
         logits = _on_rows(self.squad, x)  # [B, T, 2]
         if not training and self.predicted_length:
-            logits = tf.where(features["input_mask"][..., tf.newaxis] > 0, logits, -math.inf)
+            mask = required(features, "input_mask")
+            logits = tf.where(mask[..., tf.newaxis] > 0, logits, -math.inf)
             missing = self.predicted_length - tf.shape(logits)[1]
             logits = tf.pad(logits, [[0, 0], [0, missing], [0, 0]], constant_values=-math.inf)
         start_logits, end_logits = tf.unstack(logits, axis=-1)

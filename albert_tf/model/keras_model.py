@@ -15,6 +15,12 @@ from albert_tf.config import AlbertConfig
 from albert_tf.errors import CalledElsewhere, UserError
 
 PACKAGE = "albert_tf"  # prefix of class names in Keras files
+# Input -> its names here, in the original's records or transformers, in TF Hub, and in KerasHub.
+_NAMES = {
+    "input_ids": ("input_ids", "input_word_ids", "token_ids"),
+    "input_mask": ("input_mask", "attention_mask", "padding_mask"),
+    "token_type_ids": ("token_type_ids", "segment_ids", "input_type_ids"),
+}
 
 
 def serializable(kind):
@@ -168,35 +174,45 @@ def model_inputs(features):
     """The ids, mask and token types in a dict of features, by AlbertModel's names.
 
     Args:
-        features: dict of int tensors [B, T]: input_ids; input_mask (`attention_mask` in
-            transformers); token_type_ids, or `segment_ids` as in the original's records.
+        features: dict of tensors or arrays [B, T] of any type of numbers: input_ids, input_mask and
+            token_type_ids, or other names for them; the last two may be None.
 
     Returns:
-        dict of input_ids, input_mask and token_type_ids; the last two may be None.
+        dict of input_ids int32 [B, T], input_mask float32 [B, T] and token_type_ids int32 [B, T];
+        the last two may be None.
 
     Raises:
-        UserError: there are no input_ids.
+        UserError: there are no input_ids, or a feature has another shape.
     """
-    return {
-        "input_ids": required(features, "input_ids"),
-        "input_mask": _first(features, "input_mask", "attention_mask"),
-        "token_type_ids": _first(features, "token_type_ids", "segment_ids"),
-    }
+    found = {"input_ids": required(features, "input_ids")}
+    shape = found["input_ids"].shape
+    for name in ("input_mask", "token_type_ids"):
+        found[name] = _feature(features, name)
+    for name, values in found.items():
+        if values is not None and not (
+            values.shape.is_compatible_with(shape) and shape.is_compatible_with([None, None])
+        ):
+            raise UserError(
+                f"{name} must have the shape [batch, length], as input_ids; a batch may have one "
+                f"row, and .batch(32) makes batches of a tf.data.Dataset. Received: {values.shape}"
+            )
+    return found
 
 
 def required(features, name):
-    """A feature that a model cannot do without.
+    """A feature that a model cannot do without: a tensor, as of `_feature`.
 
     Args:
-        features: dict of tensors.
+        features: dict of tensors or arrays.
         name: str.
 
     Raises:
         UserError: `features` is no dict, or has no such feature.
     """
     is_mapping = isinstance(features, Mapping)
-    if is_mapping and name in features:
-        return features[name]
+    found = _feature(features, name) if is_mapping else None
+    if found is not None:
+        return found
     received = ", ".join(map(str, features)) if is_mapping else type(features).__name__
     raise UserError(
         f"there is no {name}: a model takes a dict of input_ids, input_mask and token_type_ids, "
@@ -205,5 +221,15 @@ def required(features, name):
     )
 
 
-def _first(features, *names):
-    return next((features[name] for name in names if name in features), None)
+def _feature(features, name):
+    """A feature as a tensor, int32 or (`input_mask`) float32; None if there is none.
+
+    NumPy and TFRecords have int64.
+    """
+    names = _NAMES.get(name, (name,))
+    found = next((features[each] for each in names if features.get(each) is not None), None)
+    if isinstance(found, tf.RaggedTensor):
+        raise UserError(f"{name} is ragged: give {name}.to_tensor(), and input_mask")
+    if found is None:
+        return None
+    return tf.cast(found, tf.float32 if name == "input_mask" else tf.int32)

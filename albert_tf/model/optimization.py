@@ -15,7 +15,7 @@ import tf_keras
 from tf_keras import saving
 
 from albert_tf import options
-from albert_tf.errors import UserError
+from albert_tf.errors import CalledElsewhere, UserError, check_whole
 from albert_tf.model import fused
 from albert_tf.model.keras_model import serializable
 
@@ -45,7 +45,7 @@ class PolynomialDecayWithWarmup(tf_keras.optimizers.schedules.LearningRateSchedu
         decay_steps: int, length of the decay; None for train_steps, as in the original.
 
     Raises:
-        UserError: train_steps or decay_steps is below 1.
+        UserError: a number of steps is no int or too low.
     """
 
     def __init__(
@@ -58,9 +58,11 @@ class PolynomialDecayWithWarmup(tf_keras.optimizers.schedules.LearningRateSchedu
         decay_steps: int | None = None,
     ) -> None:
         super().__init__()
-        for name, steps in (("train_steps", train_steps), ("decay_steps", decay_steps)):
-            if steps is not None and steps < 1:
-                raise UserError(f"{name}={steps} must be at least 1")
+        check_whole("train_steps", train_steps, 1)
+        check_whole("warmup_steps", warmup_steps, 0)
+        check_whole("start_warmup_step", start_warmup_step, 0)
+        if decay_steps is not None:
+            check_whole("decay_steps", decay_steps, 1, train_steps, "train_steps")
         self.peak, self.train_steps, self.power = peak, train_steps, power
         self.warmup_steps, self.start_warmup_step = warmup_steps, start_warmup_step
         self.decay_steps = decay_steps
@@ -117,7 +119,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
 
     Args:
         learning_rate: float or schedule.
-        weight_decay_rate: float.
+        weight_decay_rate: float; `weight_decay`, as other libraries call it, is the same.
         beta_1: float.
         beta_2: float.
         epsilon: float.
@@ -127,6 +129,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
     slots: tuple[str, ...] = ("adam_m", "adam_v")  # attributes with the moments of all variables
     constants = tuple(name for name in _CONSTANTS if name != "momentum")
     rules: tuple[str, ...] = ("decayed",)  # attributes that are functions of a variable
+    exclude_from_weight_decay = CalledElsewhere("decayed=FUNCTION when you make the optimizer")
 
     def __init__(
         self,
@@ -139,9 +142,11 @@ class AdamW(tf_keras.optimizers.Optimizer):
         name: str = "AdamW",
         **kwargs: Any,
     ) -> None:
-        # Keras' own weight decay, at its default of 0, would rewrite every variable at every step.
-        keras = {"jit_compile": False, "weight_decay": None, **kwargs}
-        super().__init__(name=name, **keras)
+        weight_decay = kwargs.pop("weight_decay", None)
+        # Keras' own weight decay would come on top, and be that of vectors too.
+        super().__init__(name=name, **{"jit_compile": False, "weight_decay": None, **kwargs})
+        if weight_decay is not None:
+            weight_decay_rate = weight_decay
         self._learning_rate = self._build_learning_rate(learning_rate)
         self.weight_decay_rate, self.decayed = weight_decay_rate, decayed
         self.beta_1, self.beta_2, self.epsilon = beta_1, beta_2, epsilon
@@ -201,16 +206,25 @@ class AdamW(tf_keras.optimizers.Optimizer):
             **super().get_config(),
             "learning_rate": self._serialize_hyperparameter(self._learning_rate),
             **{name: getattr(self, name) for name in self.constants},
-            **{name: saving.serialize_keras_object(getattr(self, name)) for name in self.rules},
+            **{name: saving.get_registered_name(getattr(self, name)) for name in self.rules},
         }
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Self:
         """Makes an optimizer from the result of `get_config`; its rules have to be registered."""
-        rules = {
-            name: saving.deserialize_keras_object(config[name], custom_objects)
-            for name in cls.rules
-        }
+        rules = {}
+        for name in cls.rules:
+            known = config[name]
+            if isinstance(known, dict):  # of version 0.1.0
+                known = known.get("registered_name") or known["config"]
+            # For .h5 files, Keras has replaced the name by the function.
+            is_name = isinstance(known, str)
+            rule = saving.get_registered_object(known, custom_objects) if is_name else known
+            rules[name] = rule
+            if rule is None:
+                raise UserError(
+                    f"{name}={known} is not registered: give custom_objects={{{known!r}: FUNCTION}}"
+                )
         return super().from_config(config | rules, custom_objects)
 
 

@@ -138,11 +138,16 @@ def as_texts(texts: str | Texts, name: str = "texts") -> list[str]:
     """
     found = texts.tolist() if hasattr(texts, "tolist") else texts
     found = [found] if isinstance(found, str) else found
-    is_list = isinstance(found, list | tuple)
-    wrong = [text for text in found if not isinstance(text, str)] if is_list else [found]
-    if wrong:
-        received = f"{type(wrong[0]).__name__} {wrong[0]!r:.80}"
+    if not isinstance(found, list | tuple):
+        received = f"{type(found).__name__} {found!r:.80}"
         raise UserError(f"{name} must be a str or a list of str. Received: {received}")
+    for number, text in enumerate(found):
+        if not isinstance(text, str):
+            is_missing = text is None or text != text  # nan is how pandas marks an empty cell
+            raise UserError(
+                f"{name}[{number}] must be a str. Received: {type(text).__name__} {text!r:.80}"
+                + '. In pandas, fillna("") makes it an empty text' * is_missing
+            )
     return list(found)
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Predictions of fine-tuned models: the same from the scripts, Python, predict.py and exports."""
 
+import dataclasses
 import json
 import sys
 
@@ -237,6 +238,9 @@ def test_a_model_that_was_trained_with_fit_is_saved(trained, lines_of, tmp_path)
     for labels in (None, ["a", "b"]):
         with refuses("3 outputs ... labels"):
             loaded.save(tmp_path / "saved", model, labels)
+    for labels in ("abc", ["a", "b", "b"]):
+        with refuses(f"labels ... {labels!r}"):
+            loaded.save(tmp_path / "saved", model, labels)
     labels = ["good", "bad", "ugly"]
     loaded.save(tmp_path / "saved", model, labels)
     again = albert_tf.load(tmp_path / "saved")
@@ -247,6 +251,13 @@ def test_a_model_that_was_trained_with_fit_is_saved(trained, lines_of, tmp_path)
     assert [row["label"] for row in found] == [labels[i] for i in logits.argmax(axis=1)]
     of_script = lines_of([{"text": "a film"}, {"text": "two films"}], model=tmp_path / "saved")
     assert_same(of_script, found)
+
+
+def test_a_model_with_fewer_positions_is_saved_with_its_length(trained, tmp_path):
+    loaded = albert_tf.load(str(trained("pair")))
+    config = dataclasses.replace(loaded.config, max_position_embeddings=16)
+    loaded.save(tmp_path / "saved", albert_tf.ClassificationModel(config, 2), ["a", "b"])
+    assert albert_tf.load(tmp_path / "saved").max_seq_length == 16 < loaded.max_seq_length
 
 
 def test_a_model_with_windows_that_was_trained_with_fit_is_saved_with_them(trained, tmp_path):

@@ -481,6 +481,20 @@ def test_other_forms_of_weights_are_named_with_the_remedy(name, tmp_path):
             run_directory.find(str(path))
 
 
+@pytest.mark.parametrize("name", ["model.keras", "model.h5", "model.weights.h5"])
+def test_files_of_keras_are_named_with_the_remedy(name, tmp_path):
+    (tmp_path / name).write_bytes(b"PK")
+    with refuses(f"{name} ... load_model ... load_weights ... save"):
+        run_directory.find(str(tmp_path / name))
+
+
+def test_a_directory_of_exports(tmp_path):
+    (tmp_path / "1796034471").mkdir()
+    (tmp_path / "1796034471/saved_model.pb").write_bytes(b"")
+    with refuses(f"{tmp_path} ... the training ... --saved_model"):
+        run_directory.find(str(tmp_path))
+
+
 def test_a_directory_with_only_tokenizer_json(written):
     directory = written()
     (directory / "tokenizer.json").write_text("{}")

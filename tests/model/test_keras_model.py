@@ -177,6 +177,24 @@ def test_the_precision_of_a_model_holds_for_its_parts(tmp_path):
     assert_same(loaded(features()), model(features()))
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("kind", optimization.OPTIMIZERS.values())
+@pytest.mark.parametrize("form", [".keras", ".h5", ""])
+def test_a_model_around_the_encoder_is_saved_with_its_optimizer(kind, form, tmp_path):
+    ids = tf_keras.Input([None], dtype="int32")
+    pooled = make("encoder", ONE_BLOCK)(ids)["pooled_output"]
+    model = tf_keras.Model(ids, tf_keras.layers.Dense(2)(pooled))
+    model.compile(kind(1e-3), tf_keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    given = features()["input_ids"]
+    model.fit(given, given[:, 1] % 2, verbose=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Keras calls .h5 a legacy format
+        model.save(tmp_path / f"model{form}")
+    loaded = tf_keras.models.load_model(tmp_path / f"model{form}")
+    np.testing.assert_allclose(loaded(given), model(given), atol=1e-6)
+    assert loaded.optimizer.decayed is optimization.is_decayed
+
+
 # --- Training ------------------------------------------------------------------------------------
 
 
@@ -278,8 +296,50 @@ def test_features_may_have_the_names_of_records_or_of_a_tokenizer():
     assert_same(encoder(given), encoder(*(given[n] for n in given)))
     ids = {"input_ids": given["input_ids"]}
     assert_same(encoder(ids), encoder(given["input_ids"]))
+    for names in (
+        ("input_word_ids", "input_mask", "input_type_ids"),  # of TF Hub
+        ("token_ids", "padding_mask", "segment_ids"),  # of KerasHub
+    ):
+        assert_same(model(dict(zip(names, given.values(), strict=True))), model(given))
     with refuses("input_ids ... input_mask ... token_type_ids"):
         model({"ids": given["input_ids"]})
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.int8, np.float32, bool, list])
+@pytest.mark.parametrize("name", MODELS)
+def test_numbers_of_any_type_are_ids(name, kind):
+    given = inputs_of(name)
+    if name == "squad_v2":
+        given["start_positions"] = np.array([[3]] * 8, np.int32)
+    masks = {"input_mask", "p_mask"} if kind is bool else {*given}
+    others = {
+        key: (values.tolist() if kind is list else values.astype(kind)) if key in masks else values
+        for key, values in given.items()
+    }
+    model = make(name)
+    for training in (False, True):
+        found, expected = (
+            (tf_keras.utils.set_random_seed(0), model(each, training=training))[1]
+            for each in (others, given)
+        )
+        assert_same(found, expected)
+
+
+@pytest.mark.parametrize(
+    "name, values",
+    [
+        ("input_ids", np.ones([10], np.int32)),
+        ("input_ids", np.ones([8, 2, 10], np.int32)),
+        ("input_mask", np.ones([8, 9], np.int32)),
+        ("token_type_ids", np.ones([7, 10], np.int32)),
+        ("input_ids", [[1, 2], [3]]),  # ragged
+    ],
+)
+def test_features_of_other_shapes(name, values):
+    values = tf.ragged.constant(values) if isinstance(values, list) else values
+    for model in (make("classifier"), make("encoder")):
+        with refuses(name):
+            model(features() | {name: values})
 
 
 @pytest.mark.parametrize(

@@ -227,6 +227,22 @@ def test_five_updates_of_a_classifier_are_the_originals():
 
 
 def test_mistakes():
-    for steps in ({"train_steps": 0}, {"train_steps": 10, "decay_steps": 0}):
-        with refuses(f"{[*steps][-1]}=0"):
-            optimization.PolynomialDecayWithWarmup(1e-3, **steps)
+    rows = {"train_steps": 0}, {"decay_steps": 0}, {"decay_steps": 11}
+    for row in (*rows, {"warmup_steps": 0.1}, {"warmup_steps": -5}, {"start_warmup_step": -1}):
+        ((name, value),) = row.items()
+        with refuses(f"{name} ... {value}"):
+            optimization.PolynomialDecayWithWarmup(1e-3, **{"train_steps": 10} | row)
+    with refuses("exclude_from_weight_decay ... decayed=", error=AttributeError):
+        optimization.AdamW(1e-3).exclude_from_weight_decay(var_names=["bias"])
+
+
+@pytest.mark.parametrize("kind", optimization.OPTIMIZERS.values())
+def test_weight_decay_has_two_names(kind):
+    for name in ("weight_decay", "weight_decay_rate"):
+        optimizer = kind(0.1, **{name: 0.5})
+        variables = tf.Variable(tf.ones([2, 2])), tf.Variable(tf.ones([2]))
+        optimizer.apply_gradients([(tf.zeros_like(v), v) for v in variables])
+        assert optimizer.get_config()["weight_decay_rate"] == 0.5
+        ratio = 2.0 if kind is optimization.LAMB else 1.0  # the norm of theta by that of the step
+        np.testing.assert_allclose(variables[0], np.full([2, 2], 1 - 0.05 * ratio), rtol=1e-6)
+        np.testing.assert_array_equal(variables[1], np.ones([2]))

@@ -63,7 +63,8 @@ def test_no_texts(tokenizer):
     "arguments, message",
     [
         ({"texts": 5}, "5"),
-        ({"texts": ["a", None]}, "NoneType"),
+        ({"texts": ["a", None]}, "texts[1] ... NoneType ... fillna"),
+        ({"texts": ["a"], "pairs": [float("nan")]}, "pairs[0] ... float nan ... fillna"),
         ({"texts": ["a"], "pairs": ["b", "c"]}, "1 ... 2"),
         ({"texts": "a", "pairs": [b"b"]}, "pairs ... bytes"),
         ({"texts": "a", "max_length": 4}, "max_length ... 5 ... 4"),
