@@ -102,6 +102,7 @@ _CALLED_ELSEWHERE = {
         "warmup|warmup_steps|warmup_ratio|warmup_step|num_warmup_steps|warmup_proportion"
     ),
     "learning_rate": "lr|max_lr|peak_lr",
+    "iterations_per_loop": "steps_per_loop",
     "train_batch_size|predict_batch_size": "batch|bs|batch_size|per_device_train_batch_size",
     "eval_batch_size|predict_batch_size": "per_device_eval_batch_size|valid_batch_size",
     "max_seq_length": "max_length|max_len|max_seq_len|seq_len|seq_length|block_size",

@@ -15,7 +15,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from albert_tf.config import AlbertConfig
-from albert_tf.errors import UserError, exit_code
+from albert_tf.errors import UserError, check_whole, exit_code
 from experiments import run
 
 STUDIES = sorted((run.ROOT / "experiments" / "paper").glob("table-*.toml"))
@@ -47,9 +47,16 @@ def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
     parser.add_argument("--table", required=True, choices=TABLES, help="table of the paper")
     parser.add_argument("--scale", choices=("small", "paper"), default="small")
-    parser.add_argument("--seeds", type=int, default=1, help="number of seeds (default: 1)")
+    parser.add_argument(
+        "--seeds",
+        type=int,
+        default=1,
+        metavar="COUNT",
+        help="number of seeds, from 1 on (default: 1)",
+    )
     run.add_arguments(parser)
     given = parser.parse_args(arguments)
+    check_whole("--seeds", given.seeds, 1)
     path, base = TABLES[given.table], Path(os.path.abspath(given.output_dir)) / given.scale
     given.output_dir, given.seeds = base / path.stem, [*range(1, given.seeds + 1)]
     values = {"scale": given.scale, "data": f"{base}/data", "runs": str(given.output_dir)}

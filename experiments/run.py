@@ -28,10 +28,10 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from albert_tf import files, plot
+from albert_tf import files, options, plot
 from albert_tf.checkpoints.run_directory import RunDirectory
 from albert_tf.config import CONFIG_FILE, AlbertConfig
-from albert_tf.errors import UserError, exit_code, handling_signals, import_extra
+from albert_tf.errors import UserError, about, exit_code, handling_signals, import_extra
 from albert_tf.model import flops
 from albert_tf.training import history
 
@@ -51,8 +51,11 @@ COMMANDS = {"before": COMMANDS, "after": COMMANDS | {"metrics": dict}}
 STUDY = (
     CHANGES | dict.fromkeys(COMMANDS, list) | dict.fromkeys(("rows", "variants", "values"), dict)
 )
-STUDY |= {"title": str, "curves": str}  # curves: a file with numbers for each layer, to draw
+STUDY |= {"title": str, "extends": str}
+STUDY |= {"curves": str}  # a file with numbers for each layer, to draw
 REQUIRED = {"title", "script", "metrics", "flags"}
+OWN_FLAGS = ("output_dir", "seed", "num_trials")  # `Run` decides them
+PAPER_PLACES = {"scale", "data", "runs", "glue"}  # that the command of all tables of the paper has
 SIZE = "parameters"  # a metric that the config tells
 STOPPED = 130  # exit code of a script after Ctrl-C or SIGTERM
 
@@ -64,7 +67,7 @@ class Run(NamedTuple):
         row: str, name of the row.
         seed: int.
         script: str, that trains.
-        metrics: list of str, metrics of the last evaluation to compare.
+        metrics: list of str, metrics of the best checkpoint to compare.
         config: dict, of albert_config.json; empty if the script needs none.
         flags: dict of name -> value, of the script.
         directory: Path, of the script's results.
@@ -95,12 +98,11 @@ def read_study(path, values):
     Raises:
         UserError: there is no such file, it is not TOML, a key is unknown, or a place has no value.
     """
-    study = _read_toml(path)
-    if "extends" in study:
-        other = _filled(study.pop("extends"), values)
-        base = _read_toml(os.path.join(os.path.dirname(path), other))
-        lists = {key: [*base.get(key, ()), *study.get(key, ())] for key in COMMANDS}
-        study = _merged(base, study | lists)
+    study = _extended(path, values)
+    places = {*re.findall(r"{(\w+)", json.dumps(study)), *study.get("values", ())}
+    if unknown := sorted(values.keys() - places - PAPER_PLACES):
+        known = ", ".join(sorted(places - {"run", "seed", "root"}))
+        raise UserError(f"--set {unknown[0]}=... has no place in {path}. Places: {known}")
     later = {"root": str(ROOT), "run": "{run}", "seed": "{seed}"}
     study = _filled(study, study.get("values", {}) | values | later)
     tables = ("config", "rows", "variants", "values")
@@ -109,6 +111,8 @@ def read_study(path, values):
     for key, known in COMMANDS.items():
         for part in study[key]:
             _check_keys(f"{path}: {key}", part, known, known.keys())
+            if not part["command"]:
+                raise UserError(f"{path}: {key}: command is empty")
     for key in ("rows", "variants"):
         for name, part in study[key].items():
             _check_keys(f"{path}: {key}.{name}", part, CHANGES)
@@ -121,6 +125,18 @@ def read_study(path, values):
             for variant, changes in study["variants"].items()
         }
     return study
+
+
+def _extended(path, values):
+    """The study of a file, with what it changes of the study that it extends: dict."""
+    study = _read_toml(path)
+    _check_keys(path, study, STUDY)
+    if "extends" not in study:
+        return study
+    other = _filled(study.pop("extends"), values)
+    base = _extended(os.path.join(os.path.dirname(path), other), values)
+    lists = {key: [*base.get(key, ()), *study.get(key, ())] for key in COMMANDS}
+    return _merged(base, study | lists)
 
 
 def _read_toml(path):
@@ -192,11 +208,31 @@ def runs_of(study, output_dir, rows, seeds):
     for name in rows or study["rows"]:
         settings = _merged(study, study["rows"][name])
         kept = {key: settings[key] for key in ("script", "metrics", "config", "flags")}
+        _check_run(name, **kept)
         if "train_flops" in settings:
             kept["flags"] = settings["flags"] | {"num_train_steps": _steps(settings)}
         folder = output_dir / name
         runs += [Run(name, s, directory=folder / f"seed-{s}", **kept) for s in seeds]
     return runs
+
+
+def _check_run(row, script, metrics, config, flags):
+    """Raises UserError for a mistake that the script would only find after the rows before it."""
+    if not (ROOT / script).is_file():
+        raise UserError(f"row {row}: there is no script {script}")
+    if config:
+        with about(f"row {row}"):
+            AlbertConfig.from_dict(config)
+    for flag, value in flags.items():
+        if flag in OWN_FLAGS or (config and flag == "albert_config_file"):
+            raise UserError(f"row {row}: experiments/run.py decides --{flag}: leave it out")
+        if flag not in options.KINDS:
+            meant = options.name_here(flag, options.KINDS)
+            raise UserError(
+                f"row {row}: no script has --{flag}" + f". Give --{meant}" * bool(meant)
+            )
+        if isinstance(value, list | dict):
+            raise UserError(f"row {row}: --{flag}={value}: write a row or variant for each value")
 
 
 def _steps(settings):
@@ -277,9 +313,20 @@ def prepare(study):
         UserError: a command failed.
     """
     for part in study["before"]:
-        if not os.path.exists(part["result"]):
-            files.make_directory(os.path.dirname(part["result"]))
-            _carry_out_command(_script([*map(str, part["command"])]), part["result"])
+        result, words = part["result"], [*map(str, part["command"])]
+        folder = os.path.dirname(result)
+        # The directory may have been moved since.
+        record = shlex.join(word.replace(folder, ".") if folder else word for word in words) + "\n"
+        made_by = files.read_text(f"{result}.command")
+        if not os.path.exists(result):
+            files.make_directory(folder)
+            _carry_out_command(_script(words), result)
+            files.write_text(f"{result}.command", record)
+        elif made_by and made_by != record:
+            raise UserError(
+                f"{result} was made by another command: give another directory, or delete it and "
+                f"all that was made of it. Before: {made_by.strip()}; now: {record.strip()}"
+            )
 
 
 def _carry_out_command(words, what):
@@ -313,18 +360,25 @@ def _run(words):
 def metrics_of(study, run):
     """Metrics of a finished run: dict of name -> number.
 
-    They are those of the last evaluation, and those of the commands after the training.
+    They are those of the best checkpoint, or else of the last evaluation, and those of the commands
+    after the training. A metric may be called as in `eval_results.txt`.
     """
-    evaluations = history.read(str(run.directory)).get("eval", {})
+    found, best = history.read(str(run.directory)).get("eval", {}), None
+    if results := RunDirectory(str(run.directory)).results:
+        best = results[1]
+    evaluations = found | {f"eval_{name}": curve for name, curve in found.items()}
     if SIZE in run.metrics:
         size = AlbertConfig.from_dict(run.config).num_parameters
         evaluations = {SIZE: ([0], [size])} | evaluations
     unknown = [name for name in run.metrics if name not in evaluations]
     if unknown:
         raise UserError(
-            f"row {run.row} has no metric {unknown[0]}. It has {', '.join(evaluations) or 'none'}"
+            f"row {run.row} has no metric {unknown[0]}. It has {', '.join(found) or 'none'}"
         )
-    metrics = {name: evaluations[name][1][-1] for name in run.metrics}
+    metrics = {}
+    for name in run.metrics:
+        steps, values = evaluations[name]
+        metrics[name] = dict(zip(steps, values, strict=True)).get(best, values[-1])
     for measure in study["after"]:
         path = run.directory / measure["result"]
         try:
@@ -436,14 +490,21 @@ def _mean_and_spread(values):
 
 def whole_numbers(text):
     """A comma-separated list of whole numbers, for argparse: list of int."""
-    return [int(part) for part in text.split(",")]
+    parts = [part.strip() for part in text.split(",")]
+    if not all(map(str.isdecimal, parts)):
+        raise argparse.ArgumentTypeError(f"{text!r} must be whole numbers, such as 1,2,3")
+    return [*map(int, parts)]
 
 
 def _pair(text):
     name, equals, value = text.partition("=")
     if not equals:
         raise argparse.ArgumentTypeError(f"{text} must be NAME=VALUE")
-    return name, int(value) if value.isdecimal() else value
+    try:
+        number = tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return name, value
+    return name, number if type(number) in (int, float) else value
 
 
 def main(arguments=None):
@@ -477,13 +538,21 @@ def run_study(study, given):
         study: dict, of `read_study`.
         given: arguments with `output_dir`, `rows`, `seeds` and `dry_run`, as of `main`.
     """
-    rows = [row for row in given.rows.split(",") if row]
+    rows = [row.strip() for row in given.rows.split(",") if row.strip()]
     output_dir = Path(os.path.abspath(given.output_dir))
     runs = runs_of(study, output_dir, rows, given.seeds)
     if given.dry_run:
         commands = [_script([*map(str, part["command"])]) for part in study["before"]]
-        commands += [words for run in runs for words in commands_of(study, run)]
-        return "\n".join(shlex.join(["python", *words]) for words in commands)
+        lines = [shlex.join(["python", *words]) for words in commands]
+        for run in runs:
+            if run.config:
+                folder, config = (
+                    shlex.quote(str(run.directory)),
+                    shlex.quote(json.dumps(run.config)),
+                )
+                lines.append(f"mkdir -p {folder} && echo {config} > {folder}/{CONFIG_FILE}")
+            lines += [shlex.join(["python", *words]) for words in commands_of(study, run)]
+        return "\n".join(lines)
     import_extra("matplotlib.figure", "experiments/run.py")  # before the first training
     everything = runs_of(study, output_dir, [], _seeds_in(output_dir))
     for run in [*runs, *everything]:

@@ -92,8 +92,8 @@ def _find_in_directory(directory):
             return other
         if tf.io.gfile.glob(os.path.join(directory, "*", "saved_model.pb")):
             raise UserError(
-                f"{directory} has no checkpoint, but directories of SavedModels: give the directory "
-                "of the training or of one module; predict.py --saved_model reads exports"
+                f"{directory} has no checkpoint, but directories of SavedModels: give the "
+                "directory of the training or of one module; predict.py --saved_model reads exports"
             )
         raise UserError(
             f"{directory} holds no checkpoint: looked for *.index, model.safetensors and "

@@ -198,7 +198,8 @@ def _sequences(features, count):
         count: int, N.
 
     Returns:
-        (dict of [B * N, T], as `model_inputs` gives, bool [B * N, 1], whether the mask of a sequence is not all 0).
+        (dict of [B * N, T], as `model_inputs` gives; bool [B * N, 1], whether the mask of a
+        sequence is not all 0).
     """
     inputs = model_inputs(features)
     batch = tf.shape(inputs["input_ids"])[0]

@@ -375,7 +375,7 @@ class Table(NamedTuple):
                 fault, remedy = f"{row.place}: {len(cells)} columns", ": correct the row"
                 if max(map(len, [self.first, *(row.cells for row in self.rows)])) < width:
                     fault += ", as in all rows"
-                    remedy = ": name the columns in a header, add empty columns"
+                    remedy = ": columns are numbered from 0; name them in a header, add empty ones"
                 raise UserError(
                     f"{fault}, but {width} are needed, with {self.form}{remedy}, or give another "
                     "--delimiter"

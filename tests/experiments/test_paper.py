@@ -79,7 +79,7 @@ def test_the_second_training_of_table_8_starts_from_the_first(tmp_path):
     lines = command(tmp_path, "--table=8", "--dry_run", "--seeds=2")
     directory = tmp_path / "small/table-8/with-dropout"
     assert f"--output_dir={directory}/seed-2" in lines
-    assert lines.count(f"--init_checkpoint={directory}/seed-2 ") == 2
+    assert lines.count(f"--init_checkpoint={directory}/seed-2/model.ckpt-best ") == 2
 
 
 def test_a_place_without_a_value_is_named(tmp_path):

@@ -97,7 +97,9 @@ def add_after(path, lines):
 
 def test_the_commands_have_what_a_row_changes(study, tmp_path):
     _, run = study
-    base, _, faster, _, longer, measure = run("--dry_run", "--seeds=7").split("\n")
+    config, base, _, _, faster, _, _, longer, measure = run("--dry_run", "--seeds=7").split("\n")
+    assert config.startswith(f"mkdir -p {tmp_path}/runs/base/seed-7 && echo '{{")
+    assert config.endswith(f"}}' > {tmp_path}/runs/base/seed-7/albert_config.json")
     assert base.startswith(f"python {tmp_path}/train.py --input_file=DATA/train ")
     assert "--learning_rate=0.5 " in base and "--learning_rate=2.0 " in faster
     assert base.endswith(f"--output_dir={tmp_path}/runs/base/seed-7 --seed=7")
@@ -312,6 +314,16 @@ def test_commands_run_where_they_are_given(study, tmp_path, monkeypatch):
         ("{data}", "{data[x]}", "{data[x]}/train ... {{"),
         ('["loss"]', '["los"]', "base ... los ... seconds, loss"),
         ("[rows.base]", "[rows.basis]", "--rows=base"),
+        # What a script would find after the rows before it:
+        ("rate = 2.0", "rat = 2.0", "faster ... --learning_rat ... --learning_rate"),
+        ("learning_rate = 2.0", "seed = 3", "faster ... --seed"),
+        ("learning_rate = 2.0", 'albert_config_file = "x"', "faster ... --albert_config_file"),
+        ("learning_rate = 2.0", "num_trials = 3", "faster ... --num_trials"),
+        ("rate = 2.0", "rate = [1, 2]", "faster ... --learning_rate=[1, 2]"),
+        ("train.py", "trian.py", "base ... trian.py"),
+        ("train_flops = 2e9", "config = { hidden_size = 5 }", "longer ... hidden_size"),
+        ("title = ", "extends = 3\n    title = ", "extends ... 3"),
+        ('["{tmp}/measure.py", "--model={run}"]', "[]", "after ... command"),
     ],
 )
 def test_a_wrong_study_is_a_plain_error(study, old, new, message):
@@ -320,13 +332,65 @@ def test_a_wrong_study_is_a_plain_error(study, old, new, message):
     path.write_text(textwrap.dedent(text))
     with refuses(message):
         run("--rows=base")
+    mistakes = "faster", "longer", "trian", "extends", "command"
+    assert not (message.startswith(mistakes) and (path.parent / "runs").exists())
 
 
 def test_seeds_are_whole_numbers(study, capsys):
     _, run = study
     with pytest.raises(SystemExit):
         run("--seeds=1,a")
-    assert_names(capsys.readouterr().err, "--seeds ... whole_numbers ... '1,a'")
+    assert_names(capsys.readouterr().err, "--seeds ... '1,a' ... 1,2,3")
+
+
+def test_metrics_are_those_of_the_best_checkpoint_as_the_commands_after_it(study, tmp_path):
+    path, run = study
+    best = """
+with open(os.path.join(directory, "best_trial.txt"), "w") as file:
+    file.write(f"{steps}:1:0.5")
+"""
+    with open(tmp_path / "train.py", "a") as file:
+        file.write(best)
+    assert "| 99 | 0.75 |" in run("--rows=base")
+    path.write_text(path.read_text().replace('["loss"]', '["eval_loss"]'))  # its name in a terminal
+    assert "| 99 | 0.75 |" in run("--rows=base")
+
+
+@pytest.mark.usefixtures("study")
+def test_a_study_extends_one_that_extends_another(tmp_path):
+    for name, base in {"second": "study", "third": "second"}.items():
+        text = f'extends = "{base}.toml"\n[rows.{name}]\nflags = {{ learning_rate = 4.0 }}\n'
+        (tmp_path / f"{name}.toml").write_text(text)
+    values = {"tmp": str(tmp_path), "data": "DATA"}
+    found = experiments_run.read_study(str(tmp_path / "third.toml"), values)
+    assert [*found["rows"]] == ["base", "faster", "longer", "second", "third"]
+    assert len(found["after"]) == 1
+
+
+def test_values_of_places(study, tmp_path):
+    path, run = study
+    path.write_text(path.read_text().replace("learning_rate = 2.0", 'learning_rate = "{rate}"'))
+    lines = run("--dry_run", "--rows=faster", "--set", "rate=0.25")
+    assert "--learning_rate=0.25 " in lines
+    shown = {"0.2": 0.2, "3": 3, "1e-3": 1e-3, "007": "007", "true": "true", "a/b*": "a/b*", "": ""}
+    for text, value in shown.items():
+        assert experiments_run._pair(f"x={text}") == ("x", value)
+    with refuses("--set rat= ... data, rate, tmp"):
+        run("--dry_run", "--set", "rate=1", "--set", "rat=0.25")
+
+
+def test_data_of_another_command_are_not_taken(study, tmp_path):
+    path, run = study
+    (tmp_path / "make.py").write_text("import sys; open(sys.argv[1], 'w').write(sys.argv[2])")
+    part = 'command = ["{tmp}/make.py", "{tmp}/made/x", "{text}"]\nresult = "{tmp}/made/x"'
+    path.write_text(path.read_text().replace("[rows.base]", f"[[before]]\n{part}\n\n[rows.base]"))
+    run("--rows=base", "--set", "text=one")
+    run("--rows=faster", "--set", "text=one")
+    with refuses(f"{tmp_path}/made/x ... one ... two"):
+        run("--rows=longer", "--set", "text=two")
+    (tmp_path / "made/x.command").unlink()  # as made by version 0.1.0
+    run("--rows=longer", "--set", "text=two")
+    assert (tmp_path / "made/x").read_text() == "one"
 
 
 STOPPING = """\
@@ -368,6 +432,8 @@ def test_a_stop_waits_until_the_script_has_saved(study, tmp_path, kind):
 def assert_flags_are_known(lines):
     """Checks the commands of a dry run with the scripts themselves."""
     for line in lines.splitlines():
+        if line.startswith("mkdir"):
+            continue
         _, script, *words = shlex.split(line)
         assert script.startswith(str(ROOT))
         with flags_of(module_of(Path(script).stem)) as known:
