@@ -35,7 +35,6 @@ from albert_tf.records import record_files
 ROOT = Path(__file__).resolve().parents[1]
 SAMPLE = ROOT / "experiments" / "sample"
 METRICS, CARD = "metrics.json", "README.md"
-EARLIER_METRICS = "figures.json"  # the name before 1.0
 LARGEST_DIFFERENCE = 0.001  # of accuracies in float32 and in half precision
 KEY = "masked_lm_accuracy"
 PLACES = {  # of a card, next to those of the config
@@ -225,8 +224,7 @@ def package(run, model_dir, checkpoint_name, template, tables):
     """
     _check_card(template)
     there = os.listdir(model_dir) if os.path.isdir(model_dir) else []
-    has_metrics = METRICS in there or EARLIER_METRICS in there
-    is_packaged = has_metrics and run_directory.SAFETENSORS in there
+    is_packaged = {METRICS, run_directory.SAFETENSORS} <= {*there}
     if os.path.isfile(model_dir) or (there and not is_packaged):
         raise UserError(f"{model_dir} is there and no packaged model: give a new directory")
     phases = phases_of(run)

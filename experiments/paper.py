@@ -7,7 +7,6 @@ python -m experiments.paper --table=4 --scale=small --output_dir=output/paper --
 The scale `paper` only prints the commands, and the parameters of each row next to the paper's.
 """
 
-import argparse
 import os
 import sys
 from pathlib import Path
@@ -43,18 +42,10 @@ def sizes(study, scale):
 
 def main(arguments=None):
     """Runs the rows of a table; returns the table of results, or the commands."""
-    form = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
+    parser = run.parser_of(__doc__)
     parser.add_argument("--table", required=True, choices=TABLES, help="table of the paper")
     parser.add_argument("--scale", choices=("small", "paper"), default="small")
-    parser.add_argument(
-        "--seeds",
-        type=int,
-        default=1,
-        metavar="COUNT",
-        help="number of seeds, from 1 on (default: 1)",
-    )
-    run.add_arguments(parser)
+    parser.add_argument("--seeds", type=int, default=1, help="number of seeds (default: 1)")
     given = parser.parse_args(arguments)
     check_whole("--seeds", given.seeds, 1)
     path, base = TABLES[given.table], Path(os.path.abspath(given.output_dir)) / given.scale

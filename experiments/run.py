@@ -38,8 +38,6 @@ from albert_tf.training import history
 ROOT = Path(__file__).resolve().parents[1]
 SETTINGS = "settings.json"  # the settings of a run, in its directory
 DONE = "metrics.json"  # its metrics, once it has finished
-EARLIER_DONE = "figures.json"  # the name before 1.0
-EARLIER_KEY = "figures"  # of `metrics` in studies from before 1.0
 NUMBER = int | float
 KINDS = {str: "a string", list: "a list, such as [...] or [[...]]", NUMBER: "a number"}
 KINDS |= {dict: "a table, such as [rows.NAME]"}
@@ -152,8 +150,6 @@ def _check_keys(where, part, known, needed=frozenset()):
     """Raises UserError if a table lacks a key, or has an unknown one or a value of another type."""
     if not isinstance(part, dict):
         raise UserError(f"{where} must be a table")
-    if EARLIER_KEY in part:
-        part.setdefault("metrics", part.pop(EARLIER_KEY))
     if absent := sorted(needed - part.keys()):
         raise UserError(f"{where} has no {absent[0]}; experiments/README.md says what it is")
     for key, value in part.items():
@@ -278,18 +274,15 @@ def _settings_of(run):
 def check_settings(run):
     """Raises UserError if a run has been trained or finished with other settings."""
     path = run.directory / SETTINGS
-    earlier = {"script": run.script}  # of version 0.1.0, which did not write it
-    if not path.exists() or earlier | files.read_json(str(path)) == _settings_of(run):
+    if not path.exists() or files.read_json(str(path)) == _settings_of(run):
         return
-    if _done_file(run) or RunDirectory(str(run.directory)).trained:
+    if _is_done(run) or RunDirectory(str(run.directory)).trained:
         remedy = f"give the row another name, or delete {run.directory}"
         raise UserError(f"{path} holds other settings than row {run.row}: {remedy}")
 
 
-def _done_file(run):
-    """The file with the metrics of a run: Path; None if the run has not finished."""
-    paths = (run.directory / name for name in (DONE, EARLIER_DONE))
-    return next((path for path in paths if path.exists()), None)
+def _is_done(run):
+    return (run.directory / DONE).exists()
 
 
 def carry_out(study, run):
@@ -363,9 +356,8 @@ def metrics_of(study, run):
     They are those of the best checkpoint, or else of the last evaluation, and those of the commands
     after the training. A metric may be called as in `eval_results.txt`.
     """
-    found, best = history.read(str(run.directory)).get("eval", {}), None
-    if results := RunDirectory(str(run.directory)).results:
-        best = results[1]
+    found = history.read(str(run.directory)).get("eval", {})
+    results = RunDirectory(str(run.directory)).results
     evaluations = found | {f"eval_{name}": curve for name, curve in found.items()}
     if SIZE in run.metrics:
         size = AlbertConfig.from_dict(run.config).num_parameters
@@ -378,7 +370,8 @@ def metrics_of(study, run):
     metrics = {}
     for name in run.metrics:
         steps, values = evaluations[name]
-        metrics[name] = dict(zip(steps, values, strict=True)).get(best, values[-1])
+        at = dict(zip(steps, values, strict=True))
+        metrics[name] = at.get(results and results.best_step, values[-1])
     for measure in study["after"]:
         path = run.directory / measure["result"]
         try:
@@ -417,11 +410,10 @@ def finished(study, runs):
     Raises:
         UserError: a run lacks a metric.
     """
-    done = [run for run in runs if _done_file(run)]
     try:
-        return [(run, metrics_of(study, run)) for run in done]
+        return [(run, metrics_of(study, run)) for run in runs if _is_done(run)]
     except UserError as error:
-        remedy = f"if it is of a new command, delete {_done_file(done[0]).name} of finished rows"
+        remedy = f"if it is of a new command, delete {DONE} of finished rows"
         raise UserError(f"{error}; {remedy}") from error
 
 
@@ -435,10 +427,9 @@ def write_results(study, results, output_dir):
     """
     names = list(dict.fromkeys(name for _, metrics in results for name in metrics))
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["row", "seed", *names])
-    for run, metrics in results:
-        writer.writerow([run.row, run.seed, *(metrics.get(name) for name in names)])
+    writer = csv.DictWriter(text, ["row", "seed", *names], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({"row": run.row, "seed": run.seed, **metrics} for run, metrics in results)
     files.write_text(str(output_dir / "results.csv"), text.getvalue())
     by_row = {}
     for run, metrics in results:
@@ -490,10 +481,9 @@ def _mean_and_spread(values):
 
 def whole_numbers(text):
     """A comma-separated list of whole numbers, for argparse: list of int."""
-    parts = [part.strip() for part in text.split(",")]
-    if not all(map(str.isdecimal, parts)):
+    if not re.fullmatch(r"\d+(,\d+)*", text):
         raise argparse.ArgumentTypeError(f"{text!r} must be whole numbers, such as 1,2,3")
-    return [*map(int, parts)]
+    return [*map(int, text.split(","))]
 
 
 def _pair(text):
@@ -509,19 +499,17 @@ def _pair(text):
 
 def main(arguments=None):
     """Runs the rows of a study; returns the table of results, or the commands."""
-    form = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
+    parser = parser_of(__doc__)
     parser.add_argument("study", help="TOML file")
-    parser.add_argument(
-        "--seeds", type=whole_numbers, default=[1], help="comma-separated seeds (default: 1)"
-    )
-    add_arguments(parser)
+    parser.add_argument("--seeds", type=whole_numbers, default=[1], help="as 1,2,3 (default: 1)")
     given = parser.parse_args(arguments)
     return run_study(read_study(given.study, dict(given.set)), given)
 
 
-def add_arguments(parser):
-    """Adds the arguments that all commands with studies have to an argparse parser."""
+def parser_of(description):
+    """An argparse parser with the arguments that all commands with studies have."""
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=description, formatter_class=form)
     parser.add_argument("--output_dir", type=Path, required=True, help="directory of all runs")
     parser.add_argument("--rows", default="", help="comma-separated names of rows; all by default")
     parser.add_argument(
@@ -529,6 +517,7 @@ def add_arguments(parser):
         help="value of a place {NAME} in the study, such as data=DIR; may be repeated",
     )  # fmt: skip
     parser.add_argument("--dry_run", action="store_true", help="only print the commands")
+    return parser
 
 
 def run_study(study, given):
@@ -560,7 +549,7 @@ def run_study(study, given):
     finished(study, everything)  # raises if a metric is missing, before the first training
     prepare(study)
     for run in runs:
-        if not _done_file(run):
+        if not _is_done(run):
             carry_out(study, run)
         everything = runs_of(study, output_dir, [], _seeds_in(output_dir))
         write_results(study, finished(study, everything), output_dir)

@@ -340,6 +340,9 @@ class FullTokenizer:
         self.vocab: dict[str, int] = self._load_vocab()
         self.inv_vocab = {id_: piece for piece, id_ in self.vocab.items()}
         given = {"do_lower_case": do_lower_case, "strip_accents": strip_accents}
+        for name, value in given.items():
+            if isinstance(value, str):  # "false" would be true
+                raise UserError(f"{name} must be True, False or None. Received: {value!r:.80}")
         self.clean_up = self._clean_up_of({n: v for n, v in given.items() if v is not None})
         self.do_lower_case = self.clean_up.do_lower_case
         self.strip_accents = self.clean_up.strip_accents
@@ -364,7 +367,7 @@ class FullTokenizer:
             texts: str or list of n str.
             pairs: None, or one second text for each text; "" for no second text.
             max_length: int, longest sequence in tokens.
-            return_tensors: "tf" for tensors; None for numpy arrays.
+            return_tensors: "tf" for tensors; "np" or None for numpy arrays.
 
         Returns:
             dict of int32 [n, T]: `input_ids`, `input_mask` (1 for pieces, 0 for padding) and
@@ -373,13 +376,13 @@ class FullTokenizer:
         Raises:
             UserError: an argument is invalid.
         """
-        if return_tensors not in ("tf", None):
-            raise UserError(f'return_tensors must be "tf" or None. Received: {return_tensors!r}')
+        if return_tensors not in ("tf", "np", None):
+            raise UserError(f'return_tensors must be "tf" or "np". Received: {return_tensors!r}')
         features = sequences.packed(self, texts, pairs, max_length)
         features["token_type_ids"] = features.pop("segment_ids")
         longest = int(features["input_mask"].sum(axis=1).max(initial=0))
         arrays = {name: values[:, :longest] for name, values in features.items()}
-        if return_tensors is None:
+        if return_tensors != "tf":
             return arrays
         import tensorflow as tf  # here, because nothing else in this package needs its slow import
 
@@ -459,6 +462,8 @@ class FullTokenizer:
         Raises:
             UserError: WordPiece mode and a token is not in the vocabulary.
         """
+        if isinstance(tokens, str):  # whose letters would be taken one by one
+            raise UserError(f"tokens must be a list of str. Received: {tokens!r:.80}")
         vocab, missing_id = self.vocab, self._missing_id
         return [vocab[token] if token in vocab else missing_id(token) for token in tokens]
 

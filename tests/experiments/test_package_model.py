@@ -302,7 +302,6 @@ def test_nothing_is_written_if_half_precision_changes_the_accuracy(tmp_path, mon
     [
         ([], None, "run.json"),  # what is packaged is no training
         (["metrics.json", "model.safetensors"], None, "run.json"),  # a model is replaced
-        (["figures.json", "model.safetensors"], None, "run.json"),
         (["metrics.json"], None, "{}/mine"),  # of a row of a study: it is no model, and stays
         (None, None, "{}/mine"),  # a file is no place for a model
         ([], "$costs", "--card ... $costs"),  # before anything is measured

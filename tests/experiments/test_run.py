@@ -193,16 +193,6 @@ def test_other_metrics_of_a_finished_row_are_read_again(study, tmp_path):
     assert not (tmp_path / "runs/faster").exists()
 
 
-def test_studies_and_rows_of_earlier_versions_are_read(study, tmp_path):
-    path, run = study
-    now = run("--rows=base")
-    directory = tmp_path / "runs/base/seed-1"
-    (directory / "metrics.json").rename(directory / "figures.json")  # as written before 1.0
-    path.write_text(path.read_text().replace("metrics = ", "figures = "))
-    assert run("--rows=base") == now
-    assert (directory / "calls").read_text() == "train "
-
-
 def test_a_new_command_after_the_training_runs_once_the_rows_are_not_finished(study, tmp_path):
     path, run = study
     run("--rows=base")

@@ -76,6 +76,16 @@ def test_wrong_arguments(tokenizer, arguments, message):
         tokenizer(**arguments)
 
 
+def test_strings_that_are_no_lists_or_booleans(tokenizer):
+    with refuses("tokens ... 'abc'"):
+        tokenizer.convert_tokens_to_ids("abc")
+    for name in ("do_lower_case", "strip_accents"):
+        with refuses(f"{name} ... 'false'"):
+            type(tokenizer)(**tokenizer.arguments | {name: "false"})
+    found = tokenizer("a", return_tensors="np")
+    assert all(isinstance(values, np.ndarray) for values in found.values())
+
+
 def cut_token_by_token(first, second, room):
     first, second = list(first), list(second)
     while len(first) + len(second) > room:
