@@ -97,7 +97,8 @@ def read_study(path, values):
         UserError: there is no such file, it is not TOML, a key is unknown, or a place has no value.
     """
     study = _extended(path, values)
-    places = {*re.findall(r"{(\w+)", json.dumps(study)), *study.get("values", ())}
+    text = json.dumps(study, ensure_ascii=False, default=str)
+    places = {*re.findall(r"{(\w+)", text), *study.get("values", ())}
     if unknown := sorted(values.keys() - places - PAPER_PLACES):
         known = ", ".join(sorted(places - {"run", "seed", "root"}))
         raise UserError(f"--set {unknown[0]}=... has no place in {path}. Places: {known}")
@@ -125,16 +126,19 @@ def read_study(path, values):
     return study
 
 
-def _extended(path, values):
+def _extended(path, values, seen=()):
     """The study of a file, with what it changes of the study that it extends: dict."""
+    if os.path.abspath(path) in seen:
+        raise UserError(f"{path} extends itself")
     study = _read_toml(path)
     _check_keys(path, study, STUDY)
     if "extends" not in study:
         return study
-    other = _filled(study.pop("extends"), values)
-    base = _extended(os.path.join(os.path.dirname(path), other), values)
+    other = os.path.join(os.path.dirname(path), _filled(study["extends"], values))
+    base = _extended(other, values, (*seen, os.path.abspath(path)))
     lists = {key: [*base.get(key, ()), *study.get(key, ())] for key in COMMANDS}
-    return _merged(base, study | lists)
+    names = f"{study['extends']} {base.get('extends', '')}"  # they may have places
+    return _merged(base, study | lists | {"extends": names})
 
 
 def _read_toml(path):
@@ -203,6 +207,7 @@ def runs_of(study, output_dir, rows, seeds):
     runs = []
     for name in rows or study["rows"]:
         settings = _merged(study, study["rows"][name])
+        settings["config"] = {key: _number(value) for key, value in settings["config"].items()}
         kept = {key: settings[key] for key in ("script", "metrics", "config", "flags")}
         _check_run(name, **kept)
         if "train_flops" in settings:
@@ -210,6 +215,12 @@ def runs_of(study, output_dir, rows, seeds):
         folder = output_dir / name
         runs += [Run(name, s, directory=folder / f"seed-{s}", **kept) for s in seeds]
     return runs
+
+
+def _number(value):
+    """A value of a config, which is a str if it was typed after --set."""
+    is_decimal = isinstance(value, str) and re.fullmatch(r"\d*\.\d+|\d+(\.\d+)?e-?\d+", value)
+    return float(value) if is_decimal else value
 
 
 def _check_run(row, script, metrics, config, flags):
@@ -222,7 +233,7 @@ def _check_run(row, script, metrics, config, flags):
     for flag, value in flags.items():
         if flag in OWN_FLAGS or (config and flag == "albert_config_file"):
             raise UserError(f"row {row}: experiments/run.py decides --{flag}: leave it out")
-        if flag not in options.KINDS:
+        if flag not in options.KINDS and not os.path.isabs(script):
             meant = options.name_here(flag, options.KINDS)
             raise UserError(
                 f"row {row}: no script has --{flag}" + f". Give --{meant}" * bool(meant)
@@ -307,9 +318,8 @@ def prepare(study):
     """
     for part in study["before"]:
         result, words = part["result"], [*map(str, part["command"])]
-        folder = os.path.dirname(result)
-        # The directory may have been moved since.
-        record = shlex.join(word.replace(folder, ".") if folder else word for word in words) + "\n"
+        folder = os.path.dirname(os.path.abspath(result))
+        record = shlex.join(_without_folder(word, folder) for word in words[1:]) + "\n"
         made_by = files.read_text(f"{result}.command")
         if not os.path.exists(result):
             files.make_directory(folder)
@@ -320,6 +330,13 @@ def prepare(study):
                 f"{result} was made by another command: give another directory, or delete it and "
                 f"all that was made of it. Before: {made_by.strip()}; now: {record.strip()}"
             )
+
+
+def _without_folder(word, folder):
+    """A word of a command with absolute paths; those in a folder, which may move, without it."""
+    name, equals, values = word.rpartition("=")
+    paths = [os.path.abspath(each) if "/" in each else each for each in values.split(",")]
+    return name + equals + ",".join(path.removeprefix(f"{folder}/") for path in paths)
 
 
 def _carry_out_command(words, what):
@@ -490,11 +507,7 @@ def _pair(text):
     name, equals, value = text.partition("=")
     if not equals:
         raise argparse.ArgumentTypeError(f"{text} must be NAME=VALUE")
-    try:
-        number = tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
-        return name, value
-    return name, number if type(number) in (int, float) else value
+    return name, int(value) if value.isdecimal() else value
 
 
 def main(arguments=None):

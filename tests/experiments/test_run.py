@@ -305,7 +305,6 @@ def test_commands_run_where_they_are_given(study, tmp_path, monkeypatch):
         ('["loss"]', '["los"]', "base ... los ... seconds, loss"),
         ("[rows.base]", "[rows.basis]", "--rows=base"),
         # What a script would find after the rows before it:
-        ("rate = 2.0", "rat = 2.0", "faster ... --learning_rat ... --learning_rate"),
         ("learning_rate = 2.0", "seed = 3", "faster ... --seed"),
         ("learning_rate = 2.0", 'albert_config_file = "x"', "faster ... --albert_config_file"),
         ("learning_rate = 2.0", "num_trials = 3", "faster ... --num_trials"),
@@ -355,16 +354,30 @@ def test_a_study_extends_one_that_extends_another(tmp_path):
     found = experiments_run.read_study(str(tmp_path / "third.toml"), values)
     assert [*found["rows"]] == ["base", "faster", "longer", "second", "third"]
     assert len(found["after"]) == 1
+    (tmp_path / "second.toml").write_text('extends = "{which}.toml"')
+    experiments_run.read_study(str(tmp_path / "third.toml"), values | {"which": "study"})
+    with refuses("itself"):
+        experiments_run.read_study(str(tmp_path / "third.toml"), values | {"which": "third"})
+
+
+def test_scripts_of_a_user_have_flags_of_their_own(study):
+    path, run = study
+    path.write_text(path.read_text().replace("learning_rate = 2.0", "my_flag = 3"))
+    assert "--my_flag=3 " in run("--dry_run", "--rows=faster")
 
 
 def test_values_of_places(study, tmp_path):
     path, run = study
     path.write_text(path.read_text().replace("learning_rate = 2.0", 'learning_rate = "{rate}"'))
-    lines = run("--dry_run", "--rows=faster", "--set", "rate=0.25")
-    assert "--learning_rate=0.25 " in lines
-    shown = {"0.2": 0.2, "3": 3, "1e-3": 1e-3, "007": "007", "true": "true", "a/b*": "a/b*", "": ""}
-    for text, value in shown.items():
-        assert experiments_run._pair(f"x={text}") == ("x", value)
+    for rate in ("0.25", "1e-3", "1.10"):
+        lines = run("--dry_run", "--rows=faster", "--set", f"rate={rate}")
+        assert f"--learning_rate={rate} " in lines
+    places = '[config]\n    hidden_dropout_prob = "{drop}"'
+    path.write_text(path.read_text().replace("[config]", places))
+    for drop in ("0.2", "2e-1", ".2"):
+        lines = run("--dry_run", "--rows=base", "--set", "rate=1", "--set", f"drop={drop}")
+        assert '"hidden_dropout_prob": 0.2,' in lines
+    path.write_text(path.read_text().replace(places, "[config]"))
     with refuses("--set rat= ... data, rate, tmp"):
         run("--dry_run", "--set", "rate=1", "--set", "rat=0.25")
 
@@ -378,9 +391,12 @@ def test_data_of_another_command_are_not_taken(study, tmp_path):
     run("--rows=faster", "--set", "text=one")
     with refuses(f"{tmp_path}/made/x ... one ... two"):
         run("--rows=longer", "--set", "text=two")
-    (tmp_path / "made/x.command").unlink()  # as made by version 0.1.0
+    (tmp_path / "made").rename(tmp_path / "moved")
+    path.write_text(path.read_text().replace("{tmp}/made/x", "{tmp}/moved//x"))
+    run("--rows=longer", "--set", "text=one")
+    (tmp_path / "moved/x.command").unlink()  # as made by version 0.1.0
     run("--rows=longer", "--set", "text=two")
-    assert (tmp_path / "made/x").read_text() == "one"
+    assert (tmp_path / "moved/x").read_text() == "one"
 
 
 STOPPING = """\
