@@ -15,7 +15,7 @@ import tf_keras
 from tf_keras import saving
 
 from albert_tf import options
-from albert_tf.errors import CalledElsewhere, UserError, check_whole
+from albert_tf.errors import CalledElsewhere, UserError
 from albert_tf.model import fused
 from albert_tf.model.keras_model import serializable
 
@@ -45,7 +45,7 @@ class PolynomialDecayWithWarmup(tf_keras.optimizers.schedules.LearningRateSchedu
         decay_steps: int, length of the decay; None for train_steps, as in the original.
 
     Raises:
-        UserError: a number of steps is no int or too low.
+        UserError: a number of steps is below 1, and not 0 where that is allowed.
     """
 
     def __init__(
@@ -58,11 +58,11 @@ class PolynomialDecayWithWarmup(tf_keras.optimizers.schedules.LearningRateSchedu
         decay_steps: int | None = None,
     ) -> None:
         super().__init__()
-        check_whole("train_steps", train_steps, 1)
-        check_whole("warmup_steps", warmup_steps, 0)
-        check_whole("start_warmup_step", start_warmup_step, 0)
-        if decay_steps is not None:
-            check_whole("decay_steps", decay_steps, 1, train_steps, "train_steps")
+        for name, steps in (("train_steps", train_steps), ("decay_steps", decay_steps)):
+            if steps is not None and steps < 1:
+                raise UserError(f"{name}={steps} must be at least 1")
+        if warmup_steps < 1 and warmup_steps != 0:
+            raise UserError(f"warmup_steps={warmup_steps} must be 0 or at least 1, not a share")
         self.peak, self.train_steps, self.power = peak, train_steps, power
         self.warmup_steps, self.start_warmup_step = warmup_steps, start_warmup_step
         self.decay_steps = decay_steps
@@ -206,26 +206,28 @@ class AdamW(tf_keras.optimizers.Optimizer):
             **super().get_config(),
             "learning_rate": self._serialize_hyperparameter(self._learning_rate),
             **{name: getattr(self, name) for name in self.constants},
-            **{name: saving.get_registered_name(getattr(self, name)) for name in self.rules},
+            **{name: _name_of(getattr(self, name)) for name in self.rules},
         }
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Self:
         """Makes an optimizer from the result of `get_config`; its rules have to be registered."""
-        rules = {}
-        for name in cls.rules:
-            known = config[name]
-            if isinstance(known, dict):  # of version 0.1.0
-                known = known.get("registered_name") or known["config"]
-            # For .h5 files, Keras has replaced the name by the function.
-            is_name = isinstance(known, str)
-            rule = saving.get_registered_object(known, custom_objects) if is_name else known
-            rules[name] = rule
-            if rule is None:
-                raise UserError(
-                    f"{name}={known} is not registered: give custom_objects={{{known!r}: FUNCTION}}"
-                )
+        rules = {name: _rule_of(config[name], custom_objects) for name in cls.rules}
         return super().from_config(config | rules, custom_objects)
+
+
+def _name_of(rule):
+    """A rule as JSON: a registered function's name, which .h5 files need, or as Keras writes it."""
+    name = saving.get_registered_name(rule)
+    is_registered = saving.get_registered_object(name) is rule
+    return name if is_registered else saving.serialize_keras_object(rule)
+
+
+def _rule_of(known, custom_objects):
+    """The function of a result of `_name_of`, which Keras has found already in .h5 files."""
+    if isinstance(known, str):
+        return saving.get_registered_object(known, custom_objects)
+    return known if callable(known) else saving.deserialize_keras_object(known, custom_objects)
 
 
 @serializable

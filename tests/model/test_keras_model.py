@@ -278,6 +278,12 @@ def test_an_optimizer_is_made_again_of_its_config(kind):
     config = tf_keras.saving.serialize_keras_object(first)
     other = tf_keras.saving.deserialize_keras_object(config)
     assert type(other) is kind and other.decayed is optimization.is_decayed
+    assert config["config"]["decayed"] == "albert_tf>is_decayed"
+    rule = tf_keras.saving.serialize_keras_object(optimization.is_decayed)  # of version 0.1.0
+    assert kind.from_config(first.get_config() | {"decayed": rule}).decayed is first.decayed
+    with pytest.warns(UserWarning, match="lambda"):  # of Keras
+        config = kind(schedule, decayed=lambda variable: True).get_config()
+    assert config["decayed"]["class_name"] == "__lambda__"
     assert {name: getattr(other, name) for name in given} == given
     assert other.get_config() == first.get_config()
     for step in (0, 5, 50):
