@@ -194,14 +194,14 @@ def _sequences(features, count):
     """The sequences of rows of several.
 
     Args:
-        features: dict of int32 [B, N * T].
+        features: dict of int32 [B, N * T] or [B, N, T].
         count: int, N.
 
     Returns:
         (dict of [B * N, T], as `model_inputs` gives; bool [B * N, 1], whether the mask of a
         sequence is not all 0).
     """
-    inputs = model_inputs(features)
+    inputs = model_inputs(features, may_be_apart=True)
     batch = tf.shape(inputs["input_ids"])[0]
     found = {
         name: tf.reshape(values, [batch * count, -1])

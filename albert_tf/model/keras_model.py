@@ -170,15 +170,16 @@ def _refuse_texts(x):
         model_inputs(spec)
 
 
-def model_inputs(features):
+def model_inputs(features, may_be_apart=False):
     """The ids, mask and token types in a dict of features, by AlbertModel's names.
 
     Args:
         features: dict of tensors or arrays [B, T] of any type of numbers: input_ids, input_mask and
-            token_type_ids, or other names for them; the last two may be None.
+            token_type_ids, or other names for them; the last two may be None or have one row.
+        may_be_apart: bool, whether they may be [B, N, T] too, for N sequences in a row.
 
     Returns:
-        dict of input_ids int32 [B, T], input_mask float32 [B, T] and token_type_ids int32 [B, T];
+        dict of input_ids int32, input_mask float32 and token_type_ids int32, of the given shapes;
         the last two may be None.
 
     Raises:
@@ -189,9 +190,12 @@ def model_inputs(features):
     for name in ("input_mask", "token_type_ids"):
         found[name] = _feature(features, name)
     for name, values in found.items():
-        if values is not None and not (
-            values.shape.is_compatible_with(shape) and shape.is_compatible_with([None, None])
-        ):
+        if values is None:
+            continue
+        is_row = shape.rank in (None, 2) or (may_be_apart and shape.rank == 3)
+        rows, row = values.shape[:1], values.shape[1:]
+        has_rows = rows.is_compatible_with(shape[:1]) or rows.is_compatible_with([1])
+        if not (is_row and has_rows and row.is_compatible_with(shape[1:])):
             raise UserError(
                 f"{name} must have the shape [batch, length], as input_ids; a batch may have one "
                 f"row, and .batch(32) makes batches of a tf.data.Dataset. Received: {values.shape}"

@@ -213,7 +213,8 @@ class AdamW(tf_keras.optimizers.Optimizer):
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Self:
         """Makes an optimizer from the result of `get_config`; its rules have to be registered."""
         rules = {name: _rule_of(config[name], custom_objects) for name in cls.rules}
-        return super().from_config(config | rules, custom_objects)
+        unused = {"weight_decay": None}  # Keras' own
+        return super().from_config(config | rules | unused, custom_objects)
 
 
 def _name_of(rule):

@@ -280,7 +280,9 @@ def test_an_optimizer_is_made_again_of_its_config(kind):
     assert type(other) is kind and other.decayed is optimization.is_decayed
     assert config["config"]["decayed"] == "albert_tf>is_decayed"
     rule = tf_keras.saving.serialize_keras_object(optimization.is_decayed)  # of version 0.1.0
-    assert kind.from_config(first.get_config() | {"decayed": rule}).decayed is first.decayed
+    earlier = first.get_config() | {"decayed": rule, "weight_decay": 0.5}
+    again = kind.from_config(earlier)
+    assert again.decayed is first.decayed and again.weight_decay_rate == first.weight_decay_rate
     with pytest.warns(UserWarning, match="lambda"):  # of Keras
         config = kind(schedule, decayed=lambda variable: True).get_config()
     assert config["decayed"]["class_name"] == "__lambda__"
@@ -329,6 +331,15 @@ def test_numbers_of_any_type_are_ids(name, kind):
             for each in (others, given)
         )
         assert_same(found, expected)
+
+
+def test_features_may_have_one_row_or_options_apart():
+    given, model = features(), make("encoder")
+    whole = given | {"input_mask": np.repeat(given["input_mask"][:1], 8, axis=0)}
+    assert_same(model(given | {"input_mask": given["input_mask"][:1]}), model(whole))
+    apart = {name: values.reshape([8, 2, 5]) for name, values in given.items()}
+    model = make("choice")
+    assert_same(model(apart), model(given))
 
 
 @pytest.mark.parametrize(
