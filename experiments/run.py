@@ -320,11 +320,12 @@ def prepare(study):
         result, words = part["result"], [*map(str, part["command"])]
         folder = os.path.dirname(os.path.abspath(result))
         record = shlex.join(_without_folder(word, folder) for word in words[1:]) + "\n"
-        made_by = files.read_text(f"{result}.command")
+        note = os.path.join(folder, f".{os.path.basename(result)}.command")  # not among records
+        made_by = files.read_text(note)
         if not os.path.exists(result):
             files.make_directory(folder)
             _carry_out_command(_script(words), result)
-            files.write_text(f"{result}.command", record)
+            files.write_text(note, record)
         elif made_by and made_by != record:
             raise UserError(
                 f"{result} was made by another command: give another directory, or delete it and "

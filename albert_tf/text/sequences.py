@@ -143,10 +143,9 @@ def as_texts(texts: str | Texts, name: str = "texts") -> list[str]:
         raise UserError(f"{name} must be a str or a list of str. Received: {received}")
     for number, text in enumerate(found):
         if not isinstance(text, str):
-            is_missing = text is None or text != text  # nan is how pandas marks an empty cell
             raise UserError(
                 f"{name}[{number}] must be a str. Received: {type(text).__name__} {text!r:.80}"
-                + '. In pandas, fillna("") makes it an empty text' * is_missing
+                '. In pandas, fillna("") makes missing cells empty texts'
             )
     return list(found)
 

@@ -394,7 +394,7 @@ def test_data_of_another_command_are_not_taken(study, tmp_path):
     (tmp_path / "made").rename(tmp_path / "moved")
     path.write_text(path.read_text().replace("{tmp}/made/x", "{tmp}/moved//x"))
     run("--rows=longer", "--set", "text=one")
-    (tmp_path / "moved/x.command").unlink()  # as made by version 0.1.0
+    (tmp_path / "moved/.x.command").unlink()  # as made by version 0.1.0
     run("--rows=longer", "--set", "text=two")
     assert (tmp_path / "moved/x").read_text() == "one"
 
