@@ -18,7 +18,10 @@ TINY = SIZE | dict.fromkeys(("base", "large", "xlarge", "xxlarge", "deep"), SIZE
     "pieces": 200, "e64": 4, "e128": 8, "e256": 12, "e768": 16, "widths": [[16, 2, 32]] * 4,
     "figure_layers": 3, "steps": 2, "warm_up": 0, "decay": 1, "steps_bert": 2, "steps_more": 2,
     "length": 32, "predictions": 5, "tune": 2, "tune_warm_up": 0,
-    "half_steps": 2, "half_decay": 1, "half_warm_up": 0, "adamw_warm_up": 0,
+}  # fmt: skip
+OF_SEARCH = {
+    "half_steps": 2, "half_decay": 1, "half_warm_up": 0, "adamw_warm_up": 0, "twice_steps": 2,
+    "twice_decay": 1,
 }  # fmt: skip
 PLACES = {name: name.upper() for name in ("text", "heldout_text", "blimp", "glue")}
 # Rounded as the paper does, in millions: Tables 3 and 4.
@@ -123,7 +126,8 @@ def study(tmp_path):
         read = run.read_study
 
         def read_tiny(path, values):
-            return read(path, values | TINY | places)
+            only = OF_SEARCH if table == "search" else {}
+            return read(path, values | TINY | places | only)
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(run, "read_study", read_tiny)
