@@ -96,8 +96,9 @@ def read_study(path, values):
     Raises:
         UserError: there is no such file, it is not TOML, a key is unknown, or a place has no value.
     """
-    study = _extended(path, values)
-    text = json.dumps(study, ensure_ascii=False, default=str)
+    parts = _with_bases(path, values)
+    text = json.dumps(parts, ensure_ascii=False, default=str)
+    study = functools.reduce(_extended, parts)
     places = {*re.findall(r"{(\w+)", text), *study.get("values", ())}
     if unknown := sorted(values.keys() - places - PAPER_PLACES):
         known = ", ".join(sorted(places - {"run", "seed", "root"}))
@@ -126,19 +127,22 @@ def read_study(path, values):
     return study
 
 
-def _extended(path, values, seen=()):
-    """The study of a file, with what it changes of the study that it extends: dict."""
+def _with_bases(path, values, seen=()):
+    """The study of a file after those that it extends: list of dict."""
     if os.path.abspath(path) in seen:
         raise UserError(f"{path} extends itself")
     study = _read_toml(path)
     _check_keys(path, study, STUDY)
     if "extends" not in study:
-        return study
+        return [study]
     other = os.path.join(os.path.dirname(path), _filled(study["extends"], values))
-    base = _extended(other, values, (*seen, os.path.abspath(path)))
+    return [*_with_bases(other, values, (*seen, os.path.abspath(path))), study]
+
+
+def _extended(base, study):
+    """A study with what another one changes of it: dict."""
     lists = {key: [*base.get(key, ()), *study.get(key, ())] for key in COMMANDS}
-    names = f"{study['extends']} {base.get('extends', '')}"  # they may have places
-    return _merged(base, study | lists | {"extends": names})
+    return _merged(base, study | lists)
 
 
 def _read_toml(path):

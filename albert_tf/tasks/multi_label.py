@@ -9,7 +9,7 @@ import numpy as np
 import scipy
 import tensorflow as tf
 
-from albert_tf import state_files
+from albert_tf import files, state_files
 from albert_tf.checkpoints.run_directory import RunDirectory
 from albert_tf.model import objectives
 from albert_tf.options import LABEL_SEPARATOR
@@ -49,7 +49,7 @@ def known_threshold(directory, prefix=None):
 
 def _named(prefix):
     """The absolute path of a prefix, as in a LabelThreshold; None stays."""
-    return os.path.abspath(prefix) if prefix and "://" not in prefix else prefix
+    return files.absolute_path(prefix) if prefix else prefix
 
 
 def best_threshold(scores, gold):

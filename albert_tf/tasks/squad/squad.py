@@ -117,7 +117,7 @@ def threshold_of(folder):
 
 def _named(prefixes):
     """Absolute paths of prefixes, sorted, as in a NoAnswerThreshold."""
-    return tuple(sorted(each if "://" in each else os.path.abspath(each) for each in prefixes))
+    return tuple(sorted(map(files.absolute_path, prefixes)))
 
 
 # --- The task ------------------------------------------------------------------------------------
