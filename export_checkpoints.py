@@ -6,11 +6,10 @@ python export_checkpoints.py \
 """
 
 import dataclasses
-import itertools
 import os
 from typing import NamedTuple
 
-from albert_tf import options
+from albert_tf import options, resolve
 from albert_tf.cli import flag_groups, launch
 from albert_tf.config import CONFIG_FILE, AlbertConfig
 from albert_tf.errors import UserError, about
@@ -22,6 +21,7 @@ class Model(NamedTuple):
     Attributes:
         source: source.Source of --albert_directory, with the checkpoint.
         folder: run_directory.RunDirectory of the checkpoint.
+        task: run_directory.FinetunedTask of the head; None if nothing tells it.
         config: AlbertConfig to write; it has the number of pieces of a new vocabulary.
         tokenizer: FullTokenizer with the vocabulary to write; None if none is written.
         change: vocabulary_change.Change of the weights to these pieces; None to keep the pieces.
@@ -29,6 +29,7 @@ class Model(NamedTuple):
 
     source: object
     folder: object
+    task: object
     config: AlbertConfig
     tokenizer: object
     change: object
@@ -55,7 +56,8 @@ def find_model(given):
     Raises:
         UserError: a part is missing, does not fit the others, or cannot be written in this form.
     """
-    from albert_tf.checkpoints import huggingface, run_directory, source
+    from albert_tf.api import load
+    from albert_tf.checkpoints import huggingface, name_table, readers, run_directory, source
     from albert_tf.cli import model_flags
     from albert_tf.publish import vocabulary_change
     from albert_tf.text import tokenization
@@ -65,7 +67,10 @@ def find_model(given):
     checkpoint = source.find(checkpoint, takes_exports=not is_for_transformers).checkpoint
     found = source.Source(given.albert_directory, checkpoint)
     folder = run_directory.RunDirectory(os.path.dirname(checkpoint))
-    config = found.read_config()
+    config, task = found.read_config(), folder.task
+    head = readers.open_reader(checkpoint).shapes.get(name_table.HEAD_NAMES["classifier"][0])
+    if head and not task and (name := huggingface.read_task(found.directory, head[0])):
+        task = load.named_kind(found, name, None, head[0], resolve.as_flag)
     if is_for_transformers:
         with about("--export_format=hf"):
             huggingface.check_expressible(config)
@@ -76,12 +81,12 @@ def find_model(given):
     if old:
         config.check_vocabulary(old)
     if not path:
-        return Model(found, folder, config, old, None)
+        return Model(found, folder, task, config, old, None)
     with about(f"--new_vocabulary={path}"):
         new = tokenization.FullTokenizer(**{source.vocabulary_flag(path): path}, **old.casing)
         change = vocabulary_change.compare(old, new)
     written = dataclasses.replace(config, vocab_size=new.vocab_size)
-    return Model(found, folder, written, new, change)
+    return Model(found, folder, task, written, new, change)
 
 
 def read_weights(model):
@@ -99,7 +104,7 @@ def read_weights(model):
         print(f"  absent, so not written: {', '.join(report.missing)}")
     if report.unused_weights:
         print(f"  not of an ALBERT model, so left out: {', '.join(report.unused_weights)}")
-    task = model.folder.task
+    task = model.task
     if task and task.scale:  # other readers know no scale
         weights, bias = name_table.HEAD_NAMES["classifier"]
         means, deviations = np.array(task.scale, np.float32)
@@ -115,7 +120,7 @@ def read_weights(model):
     return vocabulary_change.apply(tensors, change)
 
 
-def task_files(folder):
+def task_files(model):
     """Files next to a fine-tuned checkpoint, its task and threshold: name -> text, or ""."""
     from albert_tf import files, state_files
     from albert_tf.checkpoints import run_directory
@@ -124,12 +129,13 @@ def task_files(folder):
 
     names = (run_directory.TASK, multi_label.LabelThreshold.FILE)
     # It may be in the run.json of the training, as a flag.
-    threshold = squad.threshold_of(folder)
-    found = {name: files.read_text(folder.file(name)) for name in names}
-    if folder.task and folder.task.scale:  # the written head has it
-        count = len(folder.task.scale[0])
-        plain = dataclasses.replace(folder.task, scale=((0.0,) * count, (1.0,) * count))
-        found[run_directory.TASK] = state_files.text(plain)
+    task, threshold = model.task, squad.threshold_of(model.folder)
+    found = {name: files.read_text(model.folder.file(name)) for name in names}
+    if task and task.scale:  # the written head has it
+        count = len(task.scale[0])
+        task = dataclasses.replace(task, scale=((0.0,) * count, (1.0,) * count))
+    if task and task != model.folder.task:
+        found[run_directory.TASK] = state_files.text(task)
     return found | {run_directory.THRESHOLD: state_files.text(threshold) if threshold else ""}
 
 
@@ -150,7 +156,7 @@ def export_checkpoint(given, model):
     prefix = given.export_path
     directory = os.path.dirname(prefix)
     path = os.path.join(directory, CONFIG_FILE)
-    extra = task_files(model.folder)
+    extra = task_files(model)
     extra = {os.path.join(directory, name): text for name, text in extra.items()}
     others = [name for name, text in extra.items() if files.read_text(name) not in ("", text)]
     if tf.io.gfile.exists(path) and AlbertConfig.from_json_file(path) != model.config:
@@ -158,14 +164,14 @@ def export_checkpoint(given, model):
     vocabulary = model.tokenizer and files.read_bytes(model.tokenizer.path)
     if vocabulary:
         record = model.folder.settings
-        flags = record.flags if record and model.folder.task else {}
+        flags = record.flags if record and model.task else {}
         text = record.text if record else {}
         settings = saving.settings_of(directory, model.tokenizer, model.config, flags, text)
         settings_file = os.path.join(directory, run_directory.SETTINGS)
         extra[settings_file] = state_files.text(settings)
         if files.read_text(settings_file) not in ("", extra[settings_file]):
             others.append(settings_file)
-        found = itertools.chain.from_iterable(source.Source(directory).vocabularies())
+        found = source.Source(directory).vocabularies()
         others += [path for path in found if files.read_bytes(path) != vocabulary]
     if others:
         raise UserError(f"--export_path={prefix}: {others[0]} is of another model. Choose another")
@@ -194,9 +200,8 @@ def export_to_transformers(given, model):
     from albert_tf.publish import cards, transformers_tokenizer
 
     config, tokenizer = model.config, model.tokenizer
-    head = model.folder.task
     shapes = readers.open_reader(model.source.checkpoint).shapes
-    architecture, outputs = huggingface.architecture_of(shapes, config.hidden_size, head)
+    architecture, outputs = huggingface.architecture_of(shapes, config.hidden_size, model.task)
     has_masked_lm = architecture in huggingface.WITH_MASKED_LM
     length = model.source.recorded("max_seq_length") or config.max_position_embeddings
     with about(f"--export_format=hf: {tokenizer.path}"):
@@ -207,7 +212,7 @@ def export_to_transformers(given, model):
     with files.replacing_directory(given.export_path) as directory:
         dtype = np.float16 if given.dtype == "fp16" else np.float32
         written = huggingface.write(directory, their_config, tensors, vocabulary, dtype)
-        for name, text in task_files(model.folder).items():
+        for name, text in task_files(model).items():
             if text and name != run_directory.THRESHOLD:  # of a head that transformers lacks
                 files.write_text(os.path.join(directory, name), text)
         card = cards.card(

@@ -35,6 +35,7 @@ _LEFT_SECONDS = 24 * 3600  # a temporary file unchanged for so long is abandoned
 _runs = {}  # process id -> random part, since a later process can get the same id
 _numbers = itertools.count()
 _HASHED_TOGETHER = 1 << 18  # bytes
+_POINTER = b"version https://git-lfs"  # how a file of Git LFS begins
 _cleaned = set()  # directories from which this process has removed leftovers
 
 # === Encodings ===
@@ -226,11 +227,16 @@ def read_bytes(path):
     Raises:
         UserError: the file cannot be read; the message names it.
     """
+    check_content(path)
     with reading(path), tf.io.gfile.GFile(path, "rb") as file:
-        content = file.read()
-    if content.startswith(b"version https://git-lfs"):
-        raise UserError(f"{path} is only a pointer to the file in Git LFS: run git lfs pull")
-    return content
+        return file.read()
+
+
+def check_content(path):
+    """Raises UserError if a file cannot be read, or holds a pointer in place of its content."""
+    with reading(path), tf.io.gfile.GFile(path, "rb") as file:
+        if file.read(len(_POINTER)) == _POINTER:
+            raise UserError(f"{path} is only a pointer to the file in Git LFS: run git lfs pull")
 
 
 def sha256(path):

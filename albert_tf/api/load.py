@@ -122,8 +122,12 @@ def of_source(found, typed, batch_size, shown):
     is_run = run_directory.exists(found.checkpoint) and not found.is_module
     step = loading.step_in(found.checkpoint) if is_run else 0
     print(f"Loaded {found.checkpoint}{f' (step {step})' if step else ''}: {what}")
-    if report.not_loaded:
-        print(f"  not in the checkpoint, so random: {', '.join(report.not_loaded)}")
+    unread = () if model.reads_pooler else name_table.POOLER
+    if missing := [name for name in report.not_loaded if name not in unread]:
+        print(f"  not in the checkpoint, so random: {', '.join(missing)}")
+    others = [name for name in report.unused_weights if not name_table.is_known(name)]
+    if finetuned and others:  # such as further layers of the head
+        print(f"  not used, as the model has no place for them: {', '.join(others)}")
     absent = {part for part, names in parts.items() if {*names} & {*report.not_loaded}}
     return Loaded(model, text, found.checkpoint, finetuned, absent, batch_size, found.settings)
 
@@ -187,21 +191,46 @@ def _kind_of(found, settings, shapes, shown):
             given = shown("task_name", task) if task else shown("labels", list(labels))
             raise UserError(f"{found.checkpoint} is not fine-tuned: leave out {given}")
         return None
-    task = task.lower() if task else huggingface.read_task(found.directory, weights[0])
+    task = task.lower() if task else described_task(found, weights[0])
     if task is None and weights[0] == 1:
         choices = known.REGRESSION, known.race.RaceTask.name
         raise UserError(
             f"{found.checkpoint} has one output, as regression and RACE have, and nothing next to "
             f"it tells which: pass {' or '.join(shown('task_name', name) for name in choices)}"
         )
-    kind = known.find_kind(task or "tsv", labels, shown)
-    if kind is None:
-        if labels is None:
-            labels = huggingface.read_labels(found.directory) or tuple(map(str, range(weights[0])))
-        kind = run_directory.FinetunedTask(task or "tsv", labels)
+    kind = named_kind(found, task or "tsv", labels, weights[0], shown)
     if kind.num_outputs != weights[0]:
         raise UserError(
             f"{found.checkpoint} has {weights[0]} outputs, but {kind.num_outputs} belong to "
             f"{shown('task_name', kind.task_name)} with labels={kind.labels and list(kind.labels)}"
         )
+    return kind
+
+
+def described_task(found, outputs):
+    """Name of the task in config.json of transformers or in run.json; None if they tell none.
+
+    Args:
+        found: checkpoints.source.Source.
+        outputs: int, number of outputs of the classifier.
+    """
+    task = huggingface.read_task(found.directory, outputs)
+    return task or (found.settings and found.settings.flags.get("task_name"))
+
+
+def named_kind(found, task, labels, outputs, shown):
+    """The FinetunedTask of a task's name, with the labels of config.json or else numbers.
+
+    Args:
+        found: checkpoints.source.Source.
+        task: str.
+        labels: tuple of str; None if the caller gives none.
+        outputs: int, number of outputs of the classifier.
+        shown: callable, `resolve.as_flag` or `resolve.as_argument`.
+    """
+    kind = known.find_kind(task, labels, shown)
+    if kind is None:
+        if labels is None:
+            labels = huggingface.read_labels(found.directory) or tuple(map(str, range(outputs)))
+        kind = run_directory.FinetunedTask(task, labels)
     return kind

@@ -23,6 +23,7 @@ _TOKENIZER = {  # what their tokenizers may do otherwise -> what ours does
     "word_tokenizer_type": "basic", "subword_tokenizer_type": "wordpiece",
     "tokenize_chinese_chars": True,
 }  # fmt: skip
+_SPECIAL = {"cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}
 _ADDED = "added_tokens.json"
 _TOKENIZER_CLASSES = (  # whose pieces are ours, also with Fast at the end; the last are generic
     "AlbertTokenizer", "BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer",
@@ -113,7 +114,7 @@ def read_task(directory, outputs):
         str or None: race, ner, regression, multi_label, or tsv for texts with a label each.
 
     Raises:
-        UserError: this project does not have the task.
+        UserError: this project does not have the task, or does not know the class.
     """
     values = read_values(directory)
     names = values.get("architectures")
@@ -129,6 +130,11 @@ def read_task(directory, outputs):
                 f"{directory}/{CONFIG}: no task has problem_type {problem!r} with {outputs} outputs"
             )
         return "regression" if problem == "regression" else "tsv"
+    if names[0] not in _ARCHITECTURES:
+        raise UserError(
+            f"{directory}/{CONFIG} names the class {names[0]}, which transformers does not have: "
+            f"give the task, or one of {', '.join(_ARCHITECTURES)}"
+        )
     return next((task for task, name in _OF_TASK.items() if name == names[0]), None)
 
 
@@ -225,6 +231,10 @@ def _unlike_ours(values, is_wordpiece):
     """The values in `tokenizer_config.json` of what our tokenizers do not do: dict."""
     name = str(values.get("tokenizer_class") or "").removesuffix("Fast")
     found = {} if name in _TOKENIZER_CLASSES else {"tokenizer_class": name}
+    for key, ours in _SPECIAL.items():
+        value = values.get(key)
+        if (value.get("content") if isinstance(value, dict) else value) not in (None, ours):
+            found[key] = value
     if is_wordpiece:
         known = _TOKENIZER.items()
         found |= {key: values[key] for key, ours in known if values.get(key) not in (None, ours)}

@@ -291,15 +291,22 @@ def _check_weights(report, reads_pooler=True):
 
 def _check_encoder_complete(report, reads_pooler):
     missing = [name for name in report.missing if name_table.is_encoder(name)]
+    if not any(map(name_table.is_known, (*report.loaded, *report.unused))):
+        names = ", ".join(report.unused_weights[:3])
+        raise UserError(
+            f"{report.prefix} has no variable of ALBERT by a name that albert_tf knows. It has "
+            f"{names}, ... Give a checkpoint of google-research/albert, TensorFlow Hub, "
+            "transformers or albert_tf. If Keras saved your own model, model.load_weights reads "
+            "this file; `save` of albert_tf.load(path) makes a directory with all that is needed"
+        )
     reshaped = [row for row in report.wrong_shape if name_table.is_encoder(row[0])]
-    lacks_pooler = {*missing} == {*name_table.POOLER} and report.prefix.endswith(".safetensors")
-    if lacks_pooler and not reshaped:
+    if {*missing} == {*name_table.POOLER} and not reshaped:
         has_order = not {*name_table.HEAD_NAMES["sentence_order"]}.isdisjoint(report.loaded)
         if not (reads_pooler or has_order):
             return
         raise UserError(
-            f"{report.prefix} has no pooler, which this model needs: give a directory that "
-            "AlbertModel or AlbertForPreTraining of transformers saved"
+            f"{report.prefix} has no pooler, which this model needs: give a checkpoint of a "
+            "pre-training. In transformers, AlbertModel and AlbertForPreTraining have a pooler"
         )
     if not missing and not reshaped:
         return

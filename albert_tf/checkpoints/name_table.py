@@ -189,8 +189,8 @@ def training_variables(named, optimizer):
 
 
 def is_encoder(name):
-    """Whether an original name belongs to the encoder; all others belong to heads."""
-    return name.startswith("bert/")
+    """Whether a name in a file belongs to the encoder; all others belong to heads."""
+    return name.startswith(("bert/", "albert."))  # the second in files of transformers
 
 
 def is_known(name):

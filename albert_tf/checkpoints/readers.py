@@ -6,6 +6,7 @@ A reader has `prefix`, `shapes` and `reader[name]`; `open_reader` finds the righ
 
 import contextlib
 import math
+import os
 
 import numpy as np
 import safetensors
@@ -60,6 +61,9 @@ class TensorFlowReader:
     def __init__(self, prefix):
         self.prefix = prefix
         with _reading(prefix):
+            directory, name = os.path.split(prefix)
+            for path in (f"{prefix}.index", *files.matches_in(directory, f"{name}.data-*")):
+                files.check_content(path)
             self._reader = tf.train.load_checkpoint(prefix)
             shapes = self._reader.get_variable_to_shape_map()
             if _OBJECT_GRAPH in shapes:
@@ -68,7 +72,9 @@ class TensorFlowReader:
                 self._keys = self._keys_in_graph()
             else:  # written by TensorFlow 1, perhaps as a hub module
                 self._graph = None
-                self._keys = {key.removeprefix("module/"): key for key in shapes}
+                self._keys = _by_name(
+                    ((key.removeprefix("module/"), key) for key in shapes), prefix
+                )
             self.shapes = {name: _joined(name, shapes[key]) for name, key in self._keys.items()}
 
     def __getitem__(self, name):
@@ -103,11 +109,38 @@ class TensorFlowReader:
             held = self._held_by(root[holder]) if holder in root else {}
             if any(not name.isdigit() for name in held):  # otherwise Keras's list of variables
                 return held
-        return {
-            name_table.from_garden(attribute.full_name): attribute.checkpoint_key
-            for node in self._graph.nodes
-            for attribute in node.attributes
-        }
+        moments = self._nodes_below(root["optimizer"]) if "optimizer" in root else set()
+        return _by_name(
+            (
+                (name_table.from_garden(attribute.full_name), attribute.checkpoint_key)
+                for number, node in enumerate(self._graph.nodes)
+                for attribute in node.attributes
+                if number not in moments
+            ),
+            self.prefix,
+        )
+
+    def _nodes_below(self, node):
+        """Numbers of an object and of all that it holds: set of int."""
+        found, remaining = set(), [node]
+        while remaining:
+            number = remaining.pop()
+            if number not in found:
+                found.add(number)
+                remaining += [child.node_id for child in self._graph.nodes[number].children]
+        return found
+
+
+def _by_name(pairs, path):
+    """Keys by name; raises UserError if two keys have the name of one variable of ALBERT."""
+    found = {}
+    for name, key in pairs:
+        if found.setdefault(name, key) != key and name_table.is_known(name):
+            raise UserError(
+                f"{path} has {name} twice, as {found[name]} and as {key}: give a checkpoint of one "
+                "model"
+            )
+    return found
 
 
 @contextlib.contextmanager
@@ -140,10 +173,12 @@ _DTYPES = {
     "BF16": tf.bfloat16.as_numpy_dtype,
 }
 _ALIASES = {"predictions.decoder.bias": "predictions.bias"}  # names of one parameter
+_OLD_PARTS = {"gamma": "weight", "beta": "bias"}  # of layer norms in early files
 DECODER = "predictions.decoder.weight"  # repeats the word embeddings, or has values of its own
 _WORDS = "albert.embeddings.word_embeddings.weight"
 BASE = "albert."  # of the names of the encoder; absent in files with only the encoder
 _BASE_PARTS = ("embeddings.", "encoder.", "pooler.")
+_BUFFERS = (".position_ids", ".token_type_ids")  # constants that old files hold
 
 
 class SafetensorsReader:
@@ -179,7 +214,8 @@ class SafetensorsReader:
             }
         if DECODER in found and found[DECODER] == found.get(_WORDS):  # type, shape and values
             del found[DECODER]
-        found = _renamed(found, lambda name: _ALIASES.get(name, name), path)
+        found = _renamed(found, _new_name, path)
+        found = {name: entry for name, entry in found.items() if not name.endswith(_BUFFERS)}
         self._entries = {
             name_table.from_transformers(name) or name: entry for name, entry in found.items()
         }
@@ -203,6 +239,12 @@ class SafetensorsReader:
         array = np.frombuffer(entry["data"], _DTYPES[entry["dtype"]]).reshape(entry["shape"])
         array = array.astype(np.float32)
         return np.ascontiguousarray(array.T) if name.endswith("/kernel") else array
+
+
+def _new_name(name):
+    """The name that transformers gives a parameter today."""
+    start, dot, last = _ALIASES.get(name, name).rpartition(".")
+    return start + dot + _OLD_PARTS.get(last, last)
 
 
 def _renamed(found, rename, path):

@@ -31,6 +31,7 @@ _REFUSED = {
     "tf_model.h5": ("is of Keras", f"{_CONVERT.format('tf')} reads it, and {_SAVE}"),
     "flax_model.msgpack": ("is of Flax", f"{_CONVERT.format('flax')} reads it, and {_SAVE}"),
 }
+_ARCHIVES = (".tar.gz", ".tgz", ".tar", ".zip")
 _STATE = "checkpoint"  # TensorFlow's list of a directory's checkpoints
 
 
@@ -69,10 +70,23 @@ def find(path):
         )
     if path in models.paths():
         return find(models.paths()[path])
+    if path.endswith(_ARCHIVES) and _is_file(path):
+        raise UserError(f"{path} is an archive: unpack it, and give the directory that it contains")
+    _check_complete(os.path.dirname(prefix), f"{os.path.basename(prefix)}.data-*")
     raise UserError(
         f"no checkpoint at {path}: looked for {prefix}.index. Give a prefix such as "
         f"DIR/model.ckpt-best, its .index file, or its directory{models.hint(path)}"
     )
+
+
+def _check_complete(directory, names):
+    """Raises UserError if the values of a checkpoint are there without its index."""
+    for path in files.matches_in(directory, names):
+        index = path.rpartition(".data-")[0] + ".index"
+        if not tf.io.gfile.exists(index):
+            raise UserError(
+                f"{index} is missing, and {path} cannot be read without it: copy it too"
+            )
 
 
 def _find_in_directory(directory):
@@ -95,14 +109,31 @@ def _find_in_directory(directory):
                 f"{directory} has no checkpoint, but directories of SavedModels: give the "
                 "directory of the training or of one module; predict.py --saved_model reads exports"
             )
+        _check_complete(directory, "*.data-*")
+        remedy = f"Give the directory or prefix of a checkpoint{models.hint(directory)}"
+        if there := _found_below(directory):
+            remedy = f"Give one of those below it: {', '.join(there)}"
+        elif packed := [p for name in _ARCHIVES for p in files.matches_in(directory, f"*{name}")]:
+            remedy = f"Unpack {packed[0]}, and give the directory that it contains"
         raise UserError(
             f"{directory} holds no checkpoint: looked for *.index, model.safetensors and "
-            f"variables. Give the directory or prefix of a checkpoint{models.hint(directory)}"
+            f"variables. {remedy}"
         )
     found = ", ".join(sorted(os.path.basename(p) for p in prefixes))
     raise UserError(
         f"cannot tell which checkpoint of {directory} to use ({found}): give its prefix"
     )
+
+
+def _found_below(directory):
+    """Directories with checkpoints, up to two levels below one: sorted list of str."""
+    paths = (
+        path
+        for folder in ("*", os.path.join("*", "*"))
+        for name in ("*.index", SAFETENSORS)
+        for path in tf.io.gfile.glob(os.path.join(directory, folder, name))
+    )
+    return sorted({os.path.dirname(path) for path in paths})
 
 
 def directory_of(path):

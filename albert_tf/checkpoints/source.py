@@ -8,6 +8,8 @@ record of a training or the files of a tokenizer, an error is raised.
 
 import dataclasses
 import functools
+import itertools
+import operator
 import os
 
 import numpy as np
@@ -59,12 +61,22 @@ class Source:
         return any(tf.io.gfile.exists(os.path.join(self.directory, name)) for name in names)
 
     def config_file(self):
-        """Path of the config in the directory; None if there is none or for a module."""
-        paths = [os.path.join(self.directory, name) for name in (CONFIG_FILE, huggingface.CONFIG)]
-        return next(filter(tf.io.gfile.exists, paths), None)
+        """Path of the config in the directory; None if there is none or for a module.
 
-    def read_config(self):
+        Raises:
+            UserError: there are two configs of different models.
+        """
+        paths = [os.path.join(self.directory, name) for name in (CONFIG_FILE, huggingface.CONFIG)]
+        paths = [*filter(tf.io.gfile.exists, paths)]
+        if len(paths) == 2 and operator.ne(*(_of_model(read_config(path)) for path in paths)):
+            raise UserError(f"{paths[0]} and {paths[1]} differ: keep the one of this model")
+        return paths[0] if paths else None
+
+    def read_config(self, shown=as_flag):
         """Reads the AlbertConfig.
+
+        Args:
+            shown: callable, `resolve.as_flag` or `resolve.as_argument`, for messages.
 
         Raises:
             UserError: there is no config, or it is invalid.
@@ -76,8 +88,11 @@ class Source:
             return _config_of_module(self.directory)
         if self.settings:
             return self.settings.albert_config
+        others = files.matches_in(self.directory, "*config*.json")
+        there = f". There is {', '.join(others)}" if others else ""
         raise UserError(
-            f"{self.directory} has neither {CONFIG_FILE} nor {huggingface.CONFIG}: give the config"
+            f"{self.directory} has neither {CONFIG_FILE} nor {huggingface.CONFIG}: give "
+            f"{shown(_CONFIG)}{there}"
         )
 
     def vocabulary_file(self):
@@ -86,12 +101,10 @@ class Source:
         Raises:
             UserError: there are several vocabularies.
         """
-        for found in self.vocabularies():
-            if len(found) > 1:
-                raise UserError(f"keep one of the vocabularies {', '.join(found)}")
-            if found:
-                return found[0]
-        return None
+        found = self.vocabularies()
+        if len({files.sha256(path) for path in found}) > 1:
+            raise UserError(f"keep one of the vocabularies {', '.join(found)}")
+        return found[0] if found else None
 
     def find_vocabulary(self, recorded):
         """Path of a run_directory.Vocabulary; None if the file is gone or changed."""
@@ -101,10 +114,10 @@ class Source:
         return path if path and recorded.is_file(path) else None
 
     def vocabularies(self):
-        """Yields the paths of the vocabularies of each pattern, in order of preference."""
+        """Paths of the vocabularies in the directory: list of str, in order of preference."""
         folder = os.path.join(self.directory, "assets") if self.is_module else self.directory
-        for pattern in _VOCABULARIES:
-            yield sorted(files.matches_in(folder, pattern))
+        found = (sorted(files.matches_in(folder, pattern)) for pattern in _VOCABULARIES)
+        return list(dict.fromkeys(itertools.chain.from_iterable(found)))
 
     def recorded(self, name):
         """Value of one of TEXT_FLAGS in run.json of the training; None if unknown."""
@@ -279,7 +292,7 @@ def _of_text(found, typed):
             known[vocabulary_flag(path)] = fact
         return known
     if tf.io.gfile.exists(os.path.join(found.directory, huggingface.TOKENIZER_CONFIG)):
-        own = [path for paths in found.vocabularies() for path in paths]
+        own = found.vocabularies()
         hashes = [files.sha256(path) for path in own]
         ours = files.sha256(typed[given])
         if ours in hashes:
@@ -293,9 +306,8 @@ def _of_text(found, typed):
 def _of_config(found, relation):
     path = found.config_file()
     if found.settings:
-        values = _architecture(found.settings.albert_config)
-        if relation != RESUME:
-            values = {name: value for name, value in values.items() if name not in _OF_TRAINING}
+        config = found.settings.albert_config
+        values = _architecture(config) if relation == RESUME else _of_model(config)
         return {_CONFIG: Fact(path, found.settings_file, key=values)}
     return {_CONFIG: Fact(path, found.directory, SOURCE, binds=False)} if path else {}
 
@@ -303,6 +315,12 @@ def _of_config(found, relation):
 def _architecture(config):
     fields = (field.name for field in dataclasses.fields(config) if field.compare)
     return {name: getattr(config, name) for name in fields}
+
+
+def _of_model(config):
+    """The values of a config that do not only matter in a training: dict."""
+    values = _architecture(config)
+    return {name: value for name, value in values.items() if name not in _OF_TRAINING}
 
 
 def config_of(settings, found, shown=as_flag):
@@ -329,7 +347,7 @@ def config_of(settings, found, shown=as_flag):
         return read_config(given), given
     if found is None:
         raise UserError(f"give --{_CONFIG}, or --init_checkpoint with {CONFIG_FILE} next to it")
-    return found.read_config(), found.directory
+    return found.read_config(shown), found.directory
 
 
 def tokenizer_arguments(resolved, found, shown=as_flag):

@@ -236,17 +236,15 @@ def check_albert_directory(given, reads_model=True):
         raise UserError(f"--albert_directory={directory} holds no {_CONFIGS[0]}: put it there")
     check_config(found[0])
     path = os.path.normpath(os.path.join(directory, given.checkpoint_name))
-    numbered = f"{glob.escape(directory)}/model.ckpt-[0-9]*"
     is_typed = given.origin("checkpoint_name") == resolve.TYPED
-    if not glob.glob(f"{glob.escape(path)}*") and (is_typed or not glob.glob(numbered)):
+    if is_typed and not glob.glob(f"{glob.escape(path)}*"):
         raise UserError(f"no checkpoint at {path}: give another --checkpoint_name")
 
 
 def exported_checkpoint(given):
     """Path of --checkpoint_name; by default the best of a training, or else its newest one."""
-    from albert_tf.checkpoints import run_directory
+    from albert_tf.checkpoints import source
 
-    trained = run_directory.RunDirectory(given.albert_directory).trained
-    if trained and given.origin("checkpoint_name") == resolve.DEFAULT:
-        return trained
+    if given.origin("checkpoint_name") == resolve.DEFAULT:
+        return source.find(given.albert_directory, takes_exports=True).checkpoint
     return os.path.join(given.albert_directory, given.checkpoint_name)

@@ -9,8 +9,8 @@ import sys
 from albert_tf import files, models, options, resolve
 from albert_tf.checkpoints import run_directory, source
 from albert_tf.cli import flag_groups, launch
-from albert_tf.errors import UserError
-from albert_tf.records import graph_masking, record_files
+from albert_tf.errors import UserError, about
+from albert_tf.records import feature_cache, graph_masking, record_files
 from albert_tf.text import tokenization
 from albert_tf.training import evaluation, finetuning, run_record
 
@@ -299,6 +299,8 @@ def _check_outputs(data, settings, record_flags):
             files.check_writable(settings.get(name), name)
     for split, flag in record_flags.items():
         files.check_file_writable(data.record_file(split), flag)
+        with about(f"--{flag}"):
+            feature_cache.check_replaceable(data.record_file(split))
 
 
 def _train_steps(data, settings):

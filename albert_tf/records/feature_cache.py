@@ -67,6 +67,7 @@ def cached_records(path, schema, settings, inputs, make, *, add_key=False):
     for name in (path, sidecar):
         if tf.io.gfile.isdir(name):
             raise UserError(f"{name} is a directory, and features are to be written there")
+    check_replaceable(path)
     found = record_files.read_state(sidecar)
     reason = _why_not(path, sidecar, found, wanted)
     if reason is None:
@@ -81,6 +82,23 @@ def cached_records(path, schema, settings, inputs, make, *, add_key=False):
     made |= {**wanted, "bytes": tf.io.gfile.stat(path).length}
     files.write_text(sidecar, files.json_bytes(made).decode())
     return cache
+
+
+def check_replaceable(path):
+    """Raises UserError if a file holds something else than records, which features would replace.
+
+    Args:
+        path: str, the record file to be made.
+    """
+    if not tf.io.gfile.exists(path) or tf.io.gfile.exists(record_files.cache_settings_file(path)):
+        return
+    try:
+        next(record_files.serialized(path), None)
+    except UserError as error:
+        raise UserError(
+            f"{path} is no file of features, and is not replaced: give another path for the "
+            "features. The data are read from the files that other flags name"
+        ) from error
 
 
 def _why_not(path, sidecar, found, wanted):

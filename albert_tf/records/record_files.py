@@ -309,7 +309,7 @@ def first_records(path, count):
     try:
         return [_features(record, f"record {n} of {path}") for n, record in enumerate(records, 1)]
     except UserError:
-        list(itertools.islice(_serialized(path), len(records)))  # perhaps a checksum is wrong
+        list(itertools.islice(serialized(path), len(records)))  # perhaps a checksum is wrong
         raise
 
 
@@ -339,7 +339,7 @@ def find_bad_record(files, schema):
     """
     for path in files:
         with _advising(path):
-            for number, record in enumerate(_serialized(path), start=1):
+            for number, record in enumerate(serialized(path), start=1):
                 where = f"record {number} of {path}"
                 _check_features(_features(record, where), where, schema)
 
@@ -398,7 +398,7 @@ def _walk(path, with_content):
         raise _damaged(path, count, one_line(error)) from error
 
 
-def _serialized(path):
+def serialized(path):
     """Yields the serialised records of a file."""
     count = 0
     try:

@@ -496,13 +496,15 @@ def test_only_models_that_read_the_pooler_need_it(kind, options, masked_lm, caps
     np.testing.assert_array_equal(encoder.embeddings.word, model.encoder.embeddings.word)
 
 
-def test_only_transformers_leaves_the_pooler_out(tmp_path):
+def test_a_checkpoint_without_the_pooler_fills_models_that_do_not_read_it(tmp_path):
     model = heads.SquadV1Model(AlbertConfig.from_dict(tiny.WIDE))
     named = name_table.named_variables(model)
     named = {name: v for name, v in named.items() if "pooler" not in name}
     tiny.write_checkpoint(tmp_path / "model.ckpt-best", named)
-    with refuses("bert/pooler/dense/kernel"):
-        heads.SquadV1Model.from_checkpoint(tmp_path, config=model.config)
+    loaded = heads.SquadV1Model.from_checkpoint(tmp_path, config=model.config)
+    np.testing.assert_array_equal(loaded.squad.weights_, model.squad.weights_)
+    with refuses("model.ckpt-best has no pooler"):
+        heads.ClassificationModel.from_checkpoint(tmp_path, config=model.config, num_labels=2)
 
 
 @pytest.mark.parametrize(

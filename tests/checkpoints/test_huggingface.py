@@ -4,6 +4,7 @@
 import contextlib
 import importlib.util
 import json
+import re
 import shutil
 
 import numpy as np
@@ -431,7 +432,38 @@ def test_old_files_hold_positions_too(written, tmp_path):
         store(tmp_path / "a", tensors), named_model(golden_config())
     )
     assert_same(found, tensors_of())
-    assert report.unused_weights == ["albert.embeddings.position_ids"]
+    assert report.unused_weights == []
+
+
+def test_early_files_call_layer_norms_otherwise(written, tmp_path):
+    tensors = {
+        re.sub(r"(LayerNorm\.|layer_norm\.)weight", r"\1gamma", name): values
+        for name, values in stored(written()).items()
+    }
+    tensors = {
+        re.sub(r"(LayerNorm\.|layer_norm\.)bias", r"\1beta", name): values
+        for name, values in tensors.items()
+    }
+    assert any(name.endswith("LayerNorm.gamma") for name in tensors)
+    assert_same(read_all(store(tmp_path / "a", tensors)), tensors_of())
+
+
+def test_added_weights_inside_the_encoder_are_refused(written, tmp_path):
+    added = "albert.encoder.albert_layer_groups.0.albert_layers.0.attention.query.lora_A.weight"
+    path = store(tmp_path / "a", stored(written()) | {added: np.zeros([2, 2], np.float32)})
+    with refuses(f"model.safetensors ... {added}"):
+        loading.read_weights(path, named_model(golden_config()))
+
+
+@pytest.mark.parametrize("key", ["cls_token", "sep_token", "mask_token"])
+def test_other_special_tokens_are_refused(key, tmp_path):
+    (tmp_path / "vocab.txt").write_text("[PAD]\n")
+    path = tmp_path / "tokenizer_config.json"
+    path.write_text(json.dumps({key: {"content": f"[{key[:4].rstrip('_').upper()}]"}}))
+    huggingface.check_tokenizer(str(tmp_path), str(tmp_path / "vocab.txt"))
+    path.write_text(json.dumps({key: "<s>"}))
+    with refuses(f"{path} has {key} ... <s>"):
+        huggingface.check_tokenizer(str(tmp_path), str(tmp_path / "vocab.txt"))
 
 
 @pytest.mark.parametrize("dtype", [np.float16, tf.bfloat16.as_numpy_dtype, np.float64])

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """TensorFlow's files: modules, the step, damage."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import tensorflow as tf
+import tf_keras
 
 from albert_tf.checkpoints import loading, readers, run_directory
 from tests.checkpoints.golden_models import (
@@ -100,3 +103,30 @@ def test_a_damaged_checkpoint_is_named(damage, tmp_path):
     named = named_model(golden_config())
     with refuses("model.ckpt"):
         loading.load(prefix, named)
+
+
+def test_moments_of_keras_are_no_weights(tmp_path):
+    weights = tf.Variable([[1.0, 2.0]], name="word_embeddings/embeddings")
+    optimizer = tf_keras.optimizers.Adam()
+    optimizer.build([weights])
+    assert any(v.name.endswith("word_embeddings/embeddings:0") for v in optimizer.variables)
+    prefix = tf.train.Checkpoint(model=Root(v=weights), optimizer=optimizer).save(tmp_path / "a")
+    reader = readers.TensorFlowReader(prefix)
+    np.testing.assert_array_equal(reader["bert/embeddings/word_embeddings"], weights)
+    assert not [name for name in reader.shapes if name.startswith("Adam")]
+
+
+def test_a_variable_of_two_models_is_refused(tmp_path):
+    name = "bert/embeddings/word_embeddings"
+    values = {name: np.ones([2, 3], np.float32), f"module/{name}": np.zeros([2, 3], np.float32)}
+    prefix = write(tmp_path / "model.ckpt", values)
+    with refuses(f"{prefix} has {name} twice ... module/{name}"):
+        readers.TensorFlowReader(prefix)
+
+
+@pytest.mark.parametrize("ending", [".index", ".data-00000-of-00001"])
+def test_pointers_of_git_lfs_are_named(ending, tmp_path):
+    prefix = write(tmp_path / "model.ckpt", read(BASE))
+    Path(prefix + ending).write_text("version https://git-lfs.github.com/spec/v1\noid sha256:1\n")
+    with refuses(f"{prefix}{ending} ... git lfs pull"):
+        readers.TensorFlowReader(prefix)

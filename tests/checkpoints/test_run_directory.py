@@ -153,6 +153,33 @@ def test_a_path_without_checkpoint_is_named(place):
             run_directory.find(path)
 
 
+@pytest.mark.parametrize(
+    "made, named",
+    [
+        ("snapshots/1a2b/model.safetensors", "run/snapshots/1a2b"),
+        ("checkpoint-500/model.safetensors", "run/checkpoint-500"),
+        ("albert_base/model.ckpt-best.index", "run/albert_base"),
+        ("albert_base_v2.tar.gz", "run/albert_base_v2.tar.gz"),
+        ("model.ckpt-5.data-00000-of-00001", "run/model.ckpt-5.index"),
+    ],
+)
+def test_what_lies_in_a_directory_without_checkpoint_is_named(made, named, tmp_path):
+    path = tmp_path / "run" / made
+    path.parent.mkdir(parents=True)
+    path.touch()
+    with refuses(f"{tmp_path}/{named}"):
+        run_directory.find(str(tmp_path / "run"))
+
+
+def test_archives_and_halves_of_checkpoints_are_named(tmp_path):
+    for name in ("albert_base.tar.gz", "model.ckpt-5.data-00000-of-00001"):
+        (tmp_path / name).touch()
+    with refuses("albert_base.tar.gz is an archive"):
+        run_directory.find(f"{tmp_path}/albert_base.tar.gz")
+    with refuses("model.ckpt-5.index is missing"):
+        run_directory.find(f"{tmp_path}/model.ckpt-5")
+
+
 def test_latest_in_a_directory_that_holds_none(tmp_path, place):
     for directory in (tmp_path, tmp_path / "nowhere", place("model.ckpt-best")):
         assert run_directory.latest_in(str(directory)) is None

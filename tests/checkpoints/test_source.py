@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What belongs to a checkpoint: what its record says, what the caller does, and which one holds."""
 
+import dataclasses
 import json
 import shutil
 
@@ -47,18 +48,34 @@ def test_load_refuses_what_the_record_contradicts(recorded, argument, message):
 
 
 def test_which_vocabulary_of_a_directory_is_taken(tmp_path):
-    for name in ("30k-clean.model", "a.model", "b.model", "vocab.txt", "vocab-2.txt"):
-        (tmp_path / name).touch()
+    names = ["30k-clean.model", "a.model", "vocab.txt", "vocab-2.txt"]
+    for name in names:
+        (tmp_path / name).touch()  # equal files may have several names
     found = source.Source(str(tmp_path))
-    assert found.vocabulary_file() == f"{tmp_path}/30k-clean.model"
-    (tmp_path / "30k-clean.model").unlink()
-    with refuses("a.model ... b.model"):
-        found.vocabulary_file()
-    for name in ("a.model", "b.model"):
+    for name in names:
+        assert found.vocabulary_file() == f"{tmp_path}/{name}"
         (tmp_path / name).unlink()
-    assert found.vocabulary_file() == f"{tmp_path}/vocab.txt"
-    (tmp_path / "vocab.txt").unlink()
-    assert found.vocabulary_file() == f"{tmp_path}/vocab-2.txt"
+    assert found.vocabulary_file() is None
+
+
+@pytest.mark.parametrize("other", ["b.model", "30k-clean.model", "vocab.txt"])
+def test_two_vocabularies_in_a_directory_are_refused(other, tmp_path):
+    (tmp_path / "a.model").write_text("one")
+    (tmp_path / other).write_text("another")
+    with refuses(f"a.model ... {other}" if other != "30k-clean.model" else f"{other} ... a.model"):
+        source.Source(str(tmp_path)).vocabulary_file()
+
+
+def test_two_configs_of_different_models_are_refused(tmp_path):
+    ours, theirs = tmp_path / "albert_config.json", tmp_path / "config.json"
+    config = AlbertConfig.from_dict(tiny.WIDE)
+    ours.write_text(config.to_json_string())
+    theirs.write_text(json.dumps(tiny.WIDE | {"model_type": "albert", "hidden_act": "gelu_new"}))
+    found = source.Source(str(tmp_path))
+    assert found.config_file() == str(ours)
+    ours.write_text(dataclasses.replace(config, num_attention_heads=1).to_json_string())
+    with refuses("albert_config.json ... config.json"):
+        found.config_file()
 
 
 def test_load_takes_what_agrees_with_the_record(recorded):

@@ -166,3 +166,11 @@ def test_cache_of_nothing_or_of_missing_input(cache):
     with refuses("source.tsv"):
         cache()
     assert not cache.path.exists()
+
+
+@pytest.mark.parametrize("content", ['{"question": "Who?"}\n' * 9, "id\ttext\n1\tgood\n"])
+def test_data_of_a_user_are_not_replaced(content, cache):
+    cache.path.write_text(content)
+    with refuses(f"{cache.path} is no file of features"):
+        cache()
+    assert cache.path.read_text() == content
