@@ -5,8 +5,8 @@ B examples or texts, T pieces of the longest text or sequence of the batch, W wo
 words of all texts, F sequences or windows of all texts.
 """
 
-import functools
 import re
+import string
 import sys
 import unicodedata
 from typing import ClassVar, NamedTuple
@@ -25,7 +25,8 @@ HUB_NAMES = dict(zip(FEATURES, HUB_INPUTS, strict=True))
 POSITIONS = "masked_lm_positions"
 # Where an option belongs in a question: underscores, but not those of a_b, _id or LaTeX's x_{1}.
 GAP = "\0"
-GAPS = r"_+($|[^0-9A-Za-z_{\\])", GAP + r"\1"  # a pattern and what replaces it
+_NO_GAP = string.ascii_letters + string.digits + "_{\\"  # underscores before one of them are text
+GAPS = f"_+($|[^{re.escape(_NO_GAP)}])", GAP + r"\1"  # a pattern and what replaces it
 WHITE_SPACE = r"[\s\p{Z}\x0b\x1c-\x1f\x{85}]"
 
 
@@ -208,7 +209,8 @@ class Choices(Texts):
             "options": tf.TensorSpec([None, choices], tf.string)
         }
         self._max_qa_length = max_qa_length
-        self._blanks = _blanks(tokenizer.is_sentencepiece)
+        cleaned = tokenizer.clean_up if tokenizer.is_sentencepiece else str
+        self._gaps = f"[{_becoming('_', cleaned)}]+($|[^{_becoming(_NO_GAP, cleaned)}])"
 
     def __call__(self, article, question, options):
         """Features int32 [B, N * T] of string [B], [B] and [B, N]."""
@@ -229,8 +231,8 @@ class Choices(Texts):
 
     def _endings(self, questions, options):
         """Pieces of questions with the option in the blank or at the end: ragged [N * B, (T)]."""
-        marked = tf.strings.regex_replace(questions, self._blanks, "_")
-        parts = tf.strings.split(tf.strings.regex_replace(marked, *GAPS), GAP)
+        marked = tf.strings.regex_replace(questions, self._gaps, GAPS[1])
+        parts = tf.strings.split(marked, GAP)
         rows = parts.value_rowids()
         is_first = graph.differs_from_last(rows)
         filled = tf.strings.join([tf.where(is_first, "", tf.gather(options, rows)), parts.values])
@@ -249,12 +251,12 @@ def _right_stripped(texts):
     return tf.strings.regex_replace(texts, f"{WHITE_SPACE}+$", "")
 
 
-@functools.cache
-def _blanks(decomposes):
-    """Pattern of the characters that the clean-up of a text turns into the underscore."""
-    chars = map(chr, range(sys.maxunicode + 1)) if decomposes else "_"
-    found = (char for char in chars if unicodedata.normalize("NFKD", char) == "_")
-    return f"[{re.escape(''.join(found))}]"
+def _becoming(firsts, cleaned):
+    """Characters that the clean-up turns into one of `firsts` and perhaps more, for a pattern."""
+    chars = map(chr, range(sys.maxunicode + 1))
+    # Few characters can become one of `firsts`, and the clean-up itself is slow.
+    chars = (char for char in chars if unicodedata.normalize("NFKD", char)[0] in firsts)
+    return re.escape("".join(char for char in chars if cleaned(char)[:1] in {*firsts}))
 
 
 # --- Words ---------------------------------------------------------------------------------------

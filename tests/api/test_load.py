@@ -504,7 +504,7 @@ def test_a_checkpoint_without_the_pooler_fills_models_that_do_not_read_it(tmp_pa
     loaded = heads.SquadV1Model.from_checkpoint(tmp_path, config=model.config)
     np.testing.assert_array_equal(loaded.squad.weights_, model.squad.weights_)
     with refuses("model.ckpt-best has no pooler"):
-        heads.ClassificationModel.from_checkpoint(tmp_path, config=model.config, num_labels=2)
+        heads.ClassificationModel.from_checkpoint(tmp_path, config=model.config, num_outputs=2)
 
 
 @pytest.mark.parametrize(

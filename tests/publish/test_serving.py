@@ -323,7 +323,7 @@ def race_texts(data_dir=GLUE):
 
 
 def test_blanks_take_the_option(exported, predicted, tmp_path, run_main):
-    """Also several, and characters that become an underscore; an option may be empty."""
+    """Also several, and characters that become an underscore or a letter; options may be empty."""
     passage = {
         "id": "high1.txt",
         "article": "The cat sat on the mat. " * 9,
@@ -333,9 +333,11 @@ def test_blanks_take_the_option(exported, predicted, tmp_path, run_main):
             "pre_x a_{1}",
             "Who sat?",
             "__ sat on_",
+            "The _écoute _ sat",
+            "It ___über __İt _１２ _½ _µ",
         ],
-        "options": [["cat \u2003", " mat\n", "", "dog and a longer option than fits into it"]] * 5,
-        "answers": ["A"] * 5,
+        "options": [["cat \u2003", " mat\n", "", "dog and a longer option than fits into it"]] * 7,
+        "answers": ["A"] * 7,
     }
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "test.jsonl").write_text(json.dumps(passage) + "\n")
