@@ -50,7 +50,7 @@ def main(given):
     )
     data = race.RaceData(
         task,
-        given.data_dir,
+        given.data_dir or "",
         given.output_dir,
         cached_dir=given.output_dir,
         levels=levels,

@@ -707,7 +707,8 @@ class ClassifierSteps(FineTuningSteps, heading="Training and evaluation"):
 class Race(Options, heading="Task and data"):
     """Questions of RACE, and the files of their features."""
 
-    data_dir: str | None = option(None, path="directory", required=True, help=
+    data_dir: str | None = option(None, path="directory",
+        required=WORK, read_by=f"~{WORK}", help=
         "Directory that contains the folder RACE, or tables with a question in each row: "
         "train.jsonl, dev.jsonl and test.jsonl, or .csv, .tsv or .json.")
     task_name: str = option("race", "Always race.", choices=("race",), on_record="equal")

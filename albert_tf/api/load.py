@@ -128,6 +128,8 @@ def of_source(found, typed, batch_size, shown):
     others = [name for name in report.unused_weights if not name_table.is_known(name)]
     if finetuned and others:  # such as further layers of the head
         print(f"  not used, as the model has no place for them: {', '.join(others)}")
+    if modules := huggingface.other_modules(found.directory):
+        print(f"  embed gives the mean of the last layer, without {', '.join(modules)}")
     absent = {part for part, names in parts.items() if {*names} & {*report.not_loaded}}
     return Loaded(model, text, found.checkpoint, finetuned, absent, batch_size, found.settings)
 

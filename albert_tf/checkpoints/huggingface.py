@@ -19,6 +19,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError, check_choice
 
 CONFIG, TOKENIZER_CONFIG, TOKENIZER = "config.json", "tokenizer_config.json", "tokenizer.json"
+SENTENCE_CONFIG = "sentence_bert_config.json"  # of Sentence-Transformers
 _TOKENIZER = {  # what their tokenizers may do otherwise -> what ours does
     "word_tokenizer_type": "basic", "subword_tokenizer_type": "wordpiece",
     "tokenize_chinese_chars": True,
@@ -143,6 +144,17 @@ def read_values(directory, name=CONFIG):
     path = os.path.join(directory, name)
     values = files.read_json(path) if tf.io.gfile.exists(path) else None
     return values if isinstance(values, dict) else {}
+
+
+def other_modules(directory):
+    """Modules of Sentence-Transformers beyond the mean of the last layer: list of str, types."""
+    path = os.path.join(directory, "modules.json")
+    modules = files.read_json(path) if tf.io.gfile.exists(path) else []
+    kinds = [str(module.get("type")).rpartition(".")[2] for module in modules]
+    pooling = read_values(directory, os.path.join("1_Pooling", CONFIG))
+    modes = {key for key, value in pooling.items() if value is True and "mode" in key}
+    others = [kind for kind in kinds if kind not in ("Transformer", "Pooling", "Normalize")]
+    return others + sorted(modes - {"pooling_mode_mean_tokens"})
 
 
 def read_casing(directory, key):

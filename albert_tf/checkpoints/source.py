@@ -135,7 +135,8 @@ class Source:
     def max_seq_length(self):
         """Longest sequence (int) in the config of a tokenizer of transformers; None if unknown."""
         values = huggingface.read_values(self.directory, huggingface.TOKENIZER_CONFIG)
-        length = values.get("model_max_length")
+        pooled = huggingface.read_values(self.directory, huggingface.SENTENCE_CONFIG)
+        length = pooled.get("max_seq_length") or values.get("model_max_length")
         # transformers writes 1e30 if the length is unknown
         return length if type(length) is int and length <= 2**31 else None
 

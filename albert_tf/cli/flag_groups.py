@@ -236,8 +236,10 @@ def check_albert_directory(given, reads_model=True):
         raise UserError(f"--albert_directory={directory} holds no {_CONFIGS[0]}: put it there")
     check_config(found[0])
     path = os.path.normpath(os.path.join(directory, given.checkpoint_name))
-    is_typed = given.origin("checkpoint_name") == resolve.TYPED
-    if is_typed and not glob.glob(f"{glob.escape(path)}*"):
+    folder, patterns = glob.escape(directory), [f"{glob.escape(given.checkpoint_name)}*"]
+    if given.origin("checkpoint_name") == resolve.DEFAULT:
+        patterns = ["*.index", "*.safetensors"]
+    if not any(glob.glob(f"{folder}/{pattern}") for pattern in patterns):
         raise UserError(f"no checkpoint at {path}: give another --checkpoint_name")
 
 

@@ -258,6 +258,11 @@ def fine_tune(data, models, *, record_flags, do_eval, **values):
     settings = model.settings
     if kind:
         wrong = resolve.contradictions({"labels": kind.labels}, settings.facts)
+        if wrong and settings.facts["labels"].origin == resolve.SOURCE:
+            raise UserError(
+                f"{wrong[0]}: if they mean the same in the same order, write the labels of the "
+                "task into id2label of this file"
+            )
         if wrong:
             raise UserError(f"{wrong[0]}: give these labels, or another --output_dir")
     if settings.best_metric and do_eval:

@@ -9,6 +9,7 @@ import shutil
 
 import numpy as np
 import pytest
+import safetensors.numpy
 import scipy.special
 import tensorflow as tf
 
@@ -25,7 +26,7 @@ from albert_tf.sentencepiece_proto import ModelProto
 from albert_tf.tasks import race
 from albert_tf.text.tokenization import FullTokenizer
 from tests import tiny
-from tests.errors import assert_says, refuses
+from tests.errors import assert_names, assert_says, refuses
 from tests.processes import run_python
 
 pytestmark = pytest.mark.usefixtures("eagerly")
@@ -417,13 +418,18 @@ CLASSES = {"architectures": ["AlbertForSequenceClassification"]}
         (CLASSES | {"problem_type": "single_label_classification"}, 3, "tsv"),
         (CLASSES | {"problem_type": "regression"}, 1, "regression"),
         (CLASSES | {"problem_type": "multi_label_classification"}, 3, "multi_label"),
-        (CLASSES | {"problem_type": "regression"}, 3, UserError),
+        (
+            CLASSES | {"problem_type": "regression"},
+            3,
+            UserError("problem_type ... 'regression' ... 3"),
+        ),
+        ({"architectures": ["AlbertCRF"]}, 3, UserError("config.json ... AlbertCRF")),
     ],
 )
 def test_the_task_of_a_directory_of_transformers(tmp_path, content, outputs, task):
     (tmp_path / "config.json").write_text(json.dumps(content))
-    if task is UserError:
-        with refuses(f"problem_type ... '{content['problem_type']}' ... 3"):
+    if isinstance(task, UserError):
+        with refuses(str(task)):
             huggingface.read_task(str(tmp_path), outputs)
     else:
         assert huggingface.read_task(str(tmp_path), outputs) == task
@@ -440,6 +446,50 @@ def test_the_length_of_a_tokenizer_of_transformers_is_taken(tmp_path):
     for length, expected in ((24, 24), (10**30, 48), (1e30, 48), (512, 48)):
         (directory / "tokenizer_config.json").write_text(json.dumps({"model_max_length": length}))
         assert albert_tf.load(directory).max_seq_length == expected
+    (directory / "sentence_bert_config.json").write_text('{"max_seq_length": 20}')
+    assert albert_tf.load(directory).max_seq_length == 20
+
+
+@pytest.mark.parametrize(
+    "kind, mode, named",
+    [
+        ("Normalize", "mean_tokens", None),
+        ("Dense", "mean_tokens", "Dense"),
+        ("Normalize", "cls_token", "pooling_mode_cls_token"),
+    ],
+)
+def test_modules_that_embed_leaves_out_are_named(kind, mode, named, tmp_path, capsys):
+    model = heads.AlbertModel(AlbertConfig.from_dict(tiny.WIDE))
+    directory = write_transformers(tmp_path, model)
+    kinds = ("models.Transformer", "models.Pooling", f"models.{kind}")
+    types = [{"type": f"sentence_transformers.{name}"} for name in kinds]
+    (directory / "modules.json").write_text(json.dumps(types))
+    (directory / "1_Pooling").mkdir()
+    values = {"word_embedding_dimension": 8, f"pooling_mode_{mode}": True}
+    (directory / "1_Pooling" / "config.json").write_text(json.dumps(values))
+    albert_tf.load(directory)
+    said = capsys.readouterr().out
+    assert named is None or named in said
+    assert ("  embed" in said) == bool(named)
+
+
+def test_layers_of_a_head_that_are_not_used_are_named(tmp_path, capsys):
+    model = heads.ClassificationModel(AlbertConfig.from_dict(tiny.WIDE), 2)
+    directory = write_transformers(tmp_path, model, **CLASSES)
+    path = directory / "model.safetensors"
+    tensors = safetensors.numpy.load_file(path)
+    safetensors.numpy.save_file(tensors | {"dense.weight": np.ones([2, 2], np.float32)}, path)
+    albert_tf.load(directory)
+    assert_names(capsys.readouterr().out, "not used ... dense.weight")
+
+
+def test_a_moved_run_without_its_file_of_the_task_has_that_of_run_json(classifier, capsys):
+    tiny.write_record(classifier, classifier / "30k-clean.model", max_seq_length=20)
+    record = json.loads((classifier / "run.json").read_text())
+    record["flags"] = {"task_name": "ner"}
+    (classifier / "run.json").write_text(json.dumps(record))
+    albert_tf.load(classifier)
+    assert_names(capsys.readouterr().out, "fine-tuned for ner")
 
 
 # --- Without a pooler ----------------------------------------------------------------------------
@@ -514,7 +564,9 @@ def test_a_checkpoint_without_the_pooler_fills_models_that_do_not_read_it(tmp_pa
         (heads.TokenClassificationModel, {"num_labels": 3}, "AlbertForTokenClassification"),
     ],
 )
-def test_fine_tuned_models_of_transformers_need_no_pooler(kind, options, architecture, tmp_path):
+def test_fine_tuned_models_of_transformers_need_no_pooler(
+    kind, options, architecture, tmp_path, capsys
+):
     config = AlbertConfig.from_dict(tiny.WIDE | {"max_position_embeddings": 200})
     model = kind(config, **options)
     directory = write_transformers(tmp_path, model, ("bert/pooler",), architectures=[architecture])
@@ -525,6 +577,11 @@ def test_fine_tuned_models_of_transformers_need_no_pooler(kind, options, archite
     assert {*ours} == {*theirs}
     inputs = ["Who?", "It was he."] if kind is heads.SquadV1Model else ["one two"]
     assert loaded.predict(*inputs)
+    assert "random" not in capsys.readouterr().out  # since nothing reads a pooler
+    if kind is heads.SquadV1Model:
+        return  # `save` refuses it
+    loaded.save(tmp_path / "again")
+    assert np.isfinite(albert_tf.load(tmp_path / "again").embed("one two")).all()
 
 
 # --- Numbers -------------------------------------------------------------------------------------

@@ -58,7 +58,7 @@ def test_every_command_of_the_pages_is_parsed_by_its_script():
     [
         "python run_race.py --output_dir=o --data_dir=d --no_such_flag=1",
         "python run_race.py --output_dir=o --data_dir=d --train_step=many",
-        "python run_race.py --output_dir=o",
+        "python run_race.py --data_dir=d",
         "A=b ./run_glue.sh --data_dir=glue --task_name=RTE --output_dir=o --warmup=3",
         "python train_sentencepiece.py --input_file=a.txt --model_prefix=b --size=3",
         "python -m demo.make_corpus --train_file=a.txt --heldout_file=b.txt --size=3",

@@ -256,7 +256,9 @@ def fine_tuned(with_vocabulary):
 
 
 @pytest.mark.parametrize("kind", ["classifier", "race", "squad1", "ner"])
-def test_heads_go_to_transformers_and_come_back(kind, fine_tuned, to_transformers, export, capsys):
+def test_heads_go_to_transformers_and_come_back(
+    kind, fine_tuned, to_transformers, export, run_main, tmp_path, capsys
+):
     folder, tensors = fine_tuned(kind)
     theirs, tokenizer = to_transformers(folder)
     name = f"Albert{FINE_TUNED[kind][1]}"
@@ -270,6 +272,12 @@ def test_heads_go_to_transformers_and_come_back(kind, fine_tuned, to_transformer
     assert RunDirectory(str(theirs)).task == head and (head is None) == (kind == "squad1")
     again = export(theirs, "again/model.ckpt", "model.safetensors")
     assert_same(read(again), tensors | STEP_0)
+    (theirs / run_directory.TASK).unlink(missing_ok=True)  # as transformers writes a directory
+    run_main(
+        export_checkpoints, albert_directory=theirs, export_path=f"{tmp_path}/third/model.ckpt"
+    )
+    told = RunDirectory(f"{tmp_path}/third").task
+    assert (told and told.labels) == (head and head.labels)
 
 
 def test_heads_that_transformers_lacks_are_told(fine_tuned, export, capsys):
