@@ -236,10 +236,10 @@ def check_albert_directory(given, reads_model=True):
         raise UserError(f"--albert_directory={directory} holds no {_CONFIGS[0]}: put it there")
     check_config(found[0])
     path = os.path.normpath(os.path.join(directory, given.checkpoint_name))
-    folder, patterns = glob.escape(directory), [f"{glob.escape(given.checkpoint_name)}*"]
+    patterns = [f"{glob.escape(path)}*"]
     if given.origin("checkpoint_name") == resolve.DEFAULT:
-        patterns = ["*.index", "*.safetensors"]
-    if not any(glob.glob(f"{folder}/{pattern}") for pattern in patterns):
+        patterns = [f"{glob.escape(directory)}/*{ending}" for ending in (".index", ".safetensors")]
+    if not any(map(glob.glob, patterns)):
         raise UserError(f"no checkpoint at {path}: give another --checkpoint_name")
 
 
