@@ -295,7 +295,7 @@ def _check_encoder_complete(report, reads_pooler):
         names = ", ".join(report.unused_weights[:3])
         raise UserError(
             f"{report.prefix} has no variable of ALBERT by a name that albert_tf knows. It has "
-            f"{names}, ... Give a checkpoint of google-research/albert, TensorFlow Hub, "
+            f"{names or 'none'}. Give a checkpoint of google-research/albert, TensorFlow Hub, "
             "transformers or albert_tf. If Keras saved your own model, model.load_weights reads "
             "this file; `save` of albert_tf.load(path) makes a directory with all that is needed"
         )

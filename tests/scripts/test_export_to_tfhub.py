@@ -371,7 +371,7 @@ def enlarge_vocabulary(path):
     [
         (lambda path: (path / "albert_config.json").unlink(), "albert_config.json"),
         (lambda path: (path / "vocab.txt").unlink(), "SentencePiece"),
-        (damage_encoder, "encoder ... 25"),
+        (damage_encoder, "model.ckpt ... cls/x"),
         (enlarge_vocabulary, "311 ... vocab_size=300"),
         (more_groups, "group_1"),
         (record(text={"do_lower_case": False}), "do_lower_case=true ... --do_lower_case=false"),
