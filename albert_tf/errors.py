@@ -177,11 +177,18 @@ def is_interrupt(error):
     return isinstance(error, KeyboardInterrupt) or "REPLACED BY KeyboardInterrupt" in str(error)
 
 
+def ending_signals():
+    """The signals that end a command: Ctrl-C, those of schedulers, and of terminals that close."""
+    names = "SIGINT", "SIGTERM", "SIGHUP"  # Windows has no SIGHUP
+    found = [getattr(signal, name) for name in names if hasattr(signal, name)]
+    # nohup ignores SIGHUP.
+    return [each for each in found if signal.getsignal(each) != signal.SIG_IGN]
+
+
 @contextlib.contextmanager
 def handling_signals(handler):
-    """Context in which Ctrl-C and SIGTERM have another handler: any that `signal.signal` takes."""
-    signals = signal.SIGTERM, signal.SIGINT  # schedulers send the first to end a job
-    before = {number: signal.signal(number, handler) for number in signals}
+    """Context in which `ending_signals` have another handler: any that `signal.signal` takes."""
+    before = {number: signal.signal(number, handler) for number in ending_signals()}
     try:
         yield
     finally:

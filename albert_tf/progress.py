@@ -57,7 +57,7 @@ class LogLines(contextlib.AbstractContextManager):
     def __init__(self, what, total, unit, initial=0):
         self._what, self._total, self._unit = what, total, unit
         self._done = initial
-        self._start = self._last = time.time()
+        self._start = self._last = time.monotonic()
         self._first = None  # (time, units done) at the first update, which may include tracing
         self._postfix, self._said = "", None
 
@@ -69,8 +69,8 @@ class LogLines(contextlib.AbstractContextManager):
         self._done += count
         if self._total is not None:  # as in _Bar.update
             self._done = min(self._done, self._total)
-        self._first = self._first or (time.time(), self._done)
-        if time.time() - self._last >= LOG_SECONDS:
+        self._first = self._first or (time.monotonic(), self._done)
+        if time.monotonic() - self._last >= LOG_SECONDS:
             self._say()
 
     def set_postfix_str(self, text, refresh=False):
@@ -83,7 +83,7 @@ class LogLines(contextlib.AbstractContextManager):
             self._say()
 
     def _say(self):
-        now = time.time()
+        now = time.monotonic()
         since, done = self._first or (now, self._done)
         line = f"{self._what}: {self._counted(self._done)}"
         line += "" if self._total is None else f" of {self._counted(self._total)}"

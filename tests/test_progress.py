@@ -10,7 +10,7 @@ from albert_tf import progress
 
 @pytest.fixture
 def clock(monkeypatch):
-    clock = types.SimpleNamespace(now=1000.0, time=lambda: clock.now)
+    clock = types.SimpleNamespace(now=1000.0, monotonic=lambda: clock.now)
     monkeypatch.setattr(progress, "time", clock)
     return clock
 

@@ -82,7 +82,7 @@ def load(
     typed = {name: value for name, value in given.items() if value is not None and value != ""}
     if "spm_model_file" in typed:
         typed.pop("vocab_file", None)
-    return of_source(source.find(path), typed, batch_size, resolve.as_argument)
+    return of_source(source.find(os.path.expanduser(path)), typed, batch_size, resolve.as_argument)
 
 
 def of_source(found, typed, batch_size, shown):

@@ -209,6 +209,7 @@ def facts(found, relation, typed):
     Returns:
         dict of name -> resolve.Fact or, if nothing is known, None.
     """
+    typed = {name: value for name, value in typed.items() if value != ""}  # of an unset variable
     recorded = {} if relation == START else _recorded(found, relation)
     text = _of_text(found, typed)
     paths = {name: text[name].value for name in VOCABULARY_FLAGS if text.get(name)}

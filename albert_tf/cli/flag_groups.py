@@ -40,12 +40,22 @@ def read():
         )
         for flag in own
     }
-    typed = {flag.name: flag.value for flag in own if flag.present}
+    typed = {flag.name: _at_home(flag) for flag in own if flag.present}
     if typed.get("spm_model_file") and typed.get("vocab_file"):
         replaced = typed.pop("vocab_file")
         message = f"--vocab_file={replaced} is not used, as there is a --spm_model_file"
         print(message, file=sys.stderr)  # standard output may be for predictions
     return resolve.resolve(rows, typed)
+
+
+def _at_home(flag):
+    """The value of a flag; a shell does not expand the ~ of a path behind an equals sign."""
+    value = flag.value
+    if not flag.option.metadata["path"] or "~" not in str(value):
+        return value
+    if isinstance(value, list):
+        return [*map(os.path.expanduser, value)]
+    return ",".join(map(os.path.expanduser, value.split(",")))
 
 
 def requirement(flag):

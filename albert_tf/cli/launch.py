@@ -14,7 +14,7 @@ from absl import app, flags, logging
 import albert_tf
 from albert_tf import options
 from albert_tf.cli import flag_groups
-from albert_tf.errors import UserError, as_called, is_interrupt, one_line
+from albert_tf.errors import UserError, as_called, ending_signals, is_interrupt, one_line
 
 FLAGS = flags.FLAGS
 _ASK_FOR_HELP = {"--help", "-help", "-h", "--helpshort", "--helpfull", "-?"}
@@ -78,9 +78,11 @@ def run(main, define_flags, word=None):
     logging.set_verbosity(logging.WARNING)
 
     def guarded(argv):
-        # Schedulers end a job with SIGTERM, and training then saves a checkpoint. The handler is
-        # removed at the end, when nothing catches its exception any more.
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        # Training saves a checkpoint before it ends. The handlers are removed at the end, when
+        # nothing catches their exception any more.
+        before = {number: signal.getsignal(number) for number in ending_signals()}
+        for number in before:
+            signal.signal(number, signal.default_int_handler)
         try:
             check_words(argv)
             main(flag_groups.read())
@@ -95,7 +97,8 @@ def run(main, define_flags, word=None):
             print(f"{script}: error: {as_called(message)}", file=sys.stderr)
             sys.exit(1)
         finally:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
     def parse(argv):
         if "--version" in argv[1:]:

@@ -116,7 +116,10 @@ def _source_of(given):
 def _say_if_not_read(given, trained):
     """Prints that a checkpoint of --output_dir takes the place of --init_checkpoint, if it does."""
     if trained and given.init_checkpoint:
-        print(f"--init_checkpoint is not read: --output_dir holds a trained model, {trained}.")
+        print(
+            f"--init_checkpoint is not read: --output_dir holds a trained model, {trained}. For "
+            f"{given.init_checkpoint}, give another --output_dir."
+        )
 
 
 def _without_placeholders(typed, module, facts):

@@ -104,7 +104,8 @@ def check_directory(settings):
         elif others:
             found = f"trials of other seeds too, such as {others[0]}"
     elif settings.do_train and not folder.latest and (folder.best or folder.results):
-        found = "results, but no checkpoint to resume from"
+        what = "results" if folder.results else "weights"
+        found = f"{what}, but no checkpoint to resume from"
     if found:
         raise UserError(f"--output_dir={output_dir} holds {found}: give another directory")
     if any(settings.get(name) for name in options.WORK.split("|")):  # an export writes elsewhere

@@ -86,7 +86,7 @@ def create(
     vocabulary = tokenizer.special_ids(with_mask=True), tokenizer.vocab_size
     form, selection = form or text_files.Format(), selection or options.Selection()
     named = {"output_file": outputs, "heldout_output_file": heldout_outputs}
-    _check_outputs(inputs, named)
+    _check_outputs([*inputs, tokenizer.path], named)
     encoder = line_encoder.LineEncoder(tokenizer, word_start)
     reading = {**dataclasses.asdict(form), "word_start": word_start}
     given = {

@@ -11,7 +11,7 @@ import sys
 import threading
 from concurrent import futures
 
-from albert_tf.errors import UserError
+from albert_tf.errors import UserError, ending_signals
 
 _WAIT_SECONDS = 0.5
 _ITEMS_PER_WORKER = 2  # sent ahead, so that no worker waits for its next item
@@ -116,7 +116,7 @@ def _start_worker(resident, reported, stops):
             reported.value += amount
 
     _resident, _report = resident, report
-    for number in (signal.SIGINT, signal.SIGTERM):  # the process that started this one handles them
+    for number in ending_signals():  # the process that started this one handles them
         with contextlib.suppress(ValueError):
             signal.signal(number, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()

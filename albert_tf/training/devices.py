@@ -34,6 +34,11 @@ def create_strategy(name, num_gpus=None, tpu_name=None, tpu_zone=None, gcp_proje
         return _create_tpu_strategy(tpu_name, tpu_zone, gcp_project)
     if name == "multi_worker_mirrored":
         return _create_multi_worker_strategy()
+    if (workers := _num_workers(os.environ.get("TF_CONFIG", ""))) > 1:
+        print(
+            f"TF_CONFIG names {workers} workers, and each trains by itself: only "
+            "--distribution_strategy=multi_worker_mirrored uses it."
+        )
     if name == "off":
         return tf.distribute.get_strategy()
     available = len(tf.config.list_physical_devices("GPU"))
@@ -52,7 +57,7 @@ def create_strategy(name, num_gpus=None, tpu_name=None, tpu_zone=None, gcp_proje
 
 def _create_multi_worker_strategy():
     text = os.environ.get("TF_CONFIG", "")
-    if not _describes_cluster(text):
+    if not _num_workers(text):
         raise UserError(
             "--distribution_strategy=multi_worker_mirrored needs TF_CONFIG, such as "
             '{"cluster": {"worker": ["host1:2222", "host2:2222"]}, "task": {"type": "worker", '
@@ -64,21 +69,22 @@ def _create_multi_worker_strategy():
         return tf.distribute.MultiWorkerMirroredStrategy()
 
 
-def _describes_cluster(text):
-    """Whether TF_CONFIG names all workers and this one; else TensorFlow would wait or crash."""
+def _num_workers(text):
+    """Number of workers in TF_CONFIG; 0 if it lacks some or this one: TensorFlow would wait."""
     try:
         config = json.loads(text)
         cluster, task = config["cluster"], config["task"]
         jobs = {name: cluster[name] for name in ("chief", "worker") if name in cluster}
         addresses = [address for job in jobs.values() for address in job]
         ports = [int(re.fullmatch(r"\S+:(\d{1,5})", a, re.ASCII)[1]) for a in addresses]
-        return (
+        is_complete = (
             all(0 < port < 2**16 for port in ports)
             and len(set(addresses)) == len(addresses)
             and int(str(task["index"])) in range(len(jobs[task["type"]]))
         )
     except (LookupError, TypeError, ValueError, RecursionError):
-        return False
+        return 0
+    return len(addresses) if is_complete else 0
 
 
 def _create_tpu_strategy(tpu_name, tpu_zone, gcp_project):

@@ -58,7 +58,7 @@ class Evaluator:
         self._layout, self._shown, self._initial_best = layout, shown, initial_best
         self._keep, self._folder = keep or math.inf, RunDirectory(run.settings.output_dir)
         self._evaluated_on = evaluated_on
-        self._warnings = set()  # warnings that apply now
+        self._warnings = {}  # those that apply now, by their text without numbers
         # Whether metrics count for the run. Metrics of other files or settings do not count, and
         # neither do those of a checkpoint from another directory: this directory would seem to hold
         # a trained model.
@@ -80,9 +80,9 @@ class Evaluator:
         if evaluation.report and not self._counts:  # that of the best is printed at the end
             say(evaluation.report)
         if run.step:  # an untrained model deserves no warning
-            now = set(evaluation.warnings) - {None}
-            for warning in sorted(now - self._warnings):
-                say(f"Warning: {warning}")
+            now = {re.sub(r"\d\S*", "", each): each for each in evaluation.warnings if each}
+            for kind in sorted(now.keys() - self._warnings.keys()):
+                say(f"Warning: {now[kind]}")
             self._warnings = now
 
     def _record(self, prefix, content, evaluation):
@@ -321,7 +321,7 @@ def follow(directory, last_step, timeout, seen=-1, newest_only=True):
     Yields:
         str, prefix.
     """
-    deadline = time.time() + timeout
+    deadline = time.monotonic() + timeout
     while True:
         numbered = run_directory.numbered_in(directory)
         new = [(step, prefix) for step, prefix in numbered if step > seen]
@@ -331,8 +331,8 @@ def follow(directory, last_step, timeout, seen=-1, newest_only=True):
         if seen >= last_step:
             return
         if new:
-            deadline = time.time() + timeout
-        elif time.time() >= deadline:
+            deadline = time.monotonic() + timeout
+        elif time.monotonic() >= deadline:
             return
         else:
             time.sleep(min(1.0, timeout))

@@ -39,7 +39,7 @@ class History:
         if tf.io.gfile.exists(self._path):
             self._rewrite(rows)
         before = float(rows[-1]["seconds"] or 0) if rows else 0.0  # of earlier processes
-        self._start = time.time() - before
+        self._start = time.monotonic() - before
 
     def write(self, kind, step, metrics):
         """Adds a row.
@@ -54,7 +54,7 @@ class History:
             _, rows = _read(self._path)
             self._columns += new
             self._rewrite(rows)
-        seconds = f"{time.time() - self._start:.1f}"
+        seconds = f"{time.monotonic() - self._start:.1f}"
         row = {name: f"{float(value):.9g}" for name, value in metrics.items()}  # exact for float32
         row |= {"step": step, "kind": kind, "seconds": seconds}
         with tf.io.gfile.GFile(self._path, "a") as file:

@@ -320,14 +320,14 @@ class Saver:
         Returns:
             str, its prefix. The files are there after `wait`.
         """
-        start = time.time()
+        start = time.monotonic()
         self.wait()
         prefix = os.path.join(self._directory, f"model.ckpt-{step}")
         if self._writes:
             values = {name: variable.numpy() for name, variable in state.items()}
             self._pending = self._executor.submit(self._write, step, prefix, values)
         self.count += 1
-        self.paused += time.time() - start
+        self.paused += time.monotonic() - start
         return prefix
 
     def check(self):

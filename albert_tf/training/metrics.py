@@ -59,7 +59,7 @@ class Metrics:
 
     def start_clock(self):
         """Restarts the clock; call it before updates that follow, for example, an evaluation."""
-        self._start = self._read_at = time.time()
+        self._start = self._read_at = time.monotonic()
 
     def add(self, rows, last_step):
         """Adds the rows of one call of a step; the device may still be computing them."""
@@ -68,11 +68,11 @@ class Metrics:
 
     def is_due(self):
         """Whether it is time to `show` metrics."""
-        return time.time() - self._read_at >= CHECK_SECONDS
+        return time.monotonic() - self._read_at >= CHECK_SECONDS
 
     def steps_in_check(self):
         """Estimates how many steps take CHECK_SECONDS (int), from those since the last reading."""
-        seconds = max(time.time() - self._read_at, 1e-6)
+        seconds = max(time.monotonic() - self._read_at, 1e-6)
         unread = sum(len(rows) for rows, _ in self._unread)
         return int(min(CHECK_SECONDS * unread / seconds, _MOST_STEPS))
 
@@ -90,7 +90,7 @@ class Metrics:
             for step, row in enumerate(rows, start=last_step - len(rows) + 1):
                 self._check(step, *row[-3:])
             self._rows = np.concatenate([self._rows, rows])
-        self._unread, self._read_at = [], time.time()
+        self._unread, self._read_at = [], time.monotonic()
         means = self._means()
         self._line.show(means)
         return means
@@ -103,7 +103,7 @@ class Metrics:
             **more: float, further metrics.
         """
         self._write("train", step, self.show() | more)
-        self._rows, self._start = self._rows[:0], time.time()
+        self._rows, self._start = self._rows[:0], time.monotonic()
 
     def _check(self, step, loss, norm, scale):
         # Infinite gradients are expected under loss scaling, which skips them.
@@ -124,7 +124,7 @@ class Metrics:
         means["gradient_norm"] = finite.mean(dtype=np.float64) if len(finite) else 0.0
         if self._scales_loss:
             means["loss_scale"] = scale
-        speed = len(self._rows) * self._batch_size / max(time.time() - self._start, 1e-6)
+        speed = len(self._rows) * self._batch_size / max(time.monotonic() - self._start, 1e-6)
         means["sequences_per_second"] = speed
         if self.flops:
             means["model_tflops_per_second"] = self.flops * speed / 1e12

@@ -111,3 +111,10 @@ def test_an_export_is_no_checkpoint_to_load(tmp_path):
     for path in ("export", "export/variables/variables"):
         with refuses("predict.py ... --saved_model"):
             albert_tf.load(tmp_path / path)
+
+
+@pytest.mark.parametrize("empty", ["spm_model_file", "vocab_file"])
+def test_an_empty_path_is_none(empty, tmp_path):
+    found = source.Source(str(tiny.write_release(tmp_path)), f"{tmp_path}/model.ckpt-best")
+    facts = source.facts(found, source.USE, {empty: ""})
+    assert facts["spm_model_file"].value == f"{tmp_path}/30k-clean.model"

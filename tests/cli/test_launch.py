@@ -8,11 +8,12 @@ import tensorflow as tf
 
 import create_pretraining_data
 from albert_tf import locks, options
-from albert_tf.cli import launch
+from albert_tf.cli import flag_groups, launch
 from albert_tf.errors import one_line
 from albert_tf.training import devices, runs
 from tests.errors import refuses
 from tests.processes import run_python
+from tests.script_flags import flags_of, module_of
 
 HELD_OUT = {"heldout_fraction": 0.5}
 
@@ -115,7 +116,8 @@ launch.run(main, lambda: None)
 
 
 @pytest.mark.long
-def test_a_signal_while_tensorflow_makes_an_exception_stops_a_script():
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGINT"])
+def test_a_signal_while_tensorflow_makes_an_exception_stops_a_script(name):
     code = """
 import os, signal, sys
 from albert_tf.cli import launch
@@ -126,7 +128,7 @@ def main(_):
     make = tf.errors.NotFoundError.__init__
 
     def interrupted(*values):
-        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.NAME)
         make(*values)
 
     tf.errors.NotFoundError.__init__ = interrupted
@@ -135,6 +137,15 @@ def main(_):
 sys.argv = ["script.py"]
 launch.run(main, lambda: None)
 """
-    done = run_python("-c", code)
+    done = run_python("-c", code.replace("NAME", name))
     assert done.returncode == 130
     assert done.stderr.endswith("script: stopped\n") and "Traceback" not in done.stderr
+
+
+def test_paths_may_begin_at_home(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with flags_of(module_of("run_pretraining")) as flags:
+        flags(["x", "--output_dir=~/out", "--input_file=~/a,~/b", "--optimizer=lamb"])
+        given = flag_groups.read()
+    assert given.output_dir == f"{tmp_path}/out"
+    assert given.input_file == f"{tmp_path}/a,{tmp_path}/b"

@@ -67,6 +67,11 @@ def test_finished_files_and_the_text_are_kept(source, tmp_path, tokenizer, monke
     assert not list((tmp_path / "again").glob(".*"))
 
 
+def test_the_vocabulary_is_not_replaced(source, tmp_path, tokenizer):
+    with refuses(f"--output_file ... {tokenizer.path}"):
+        make(source, os.path.dirname(tokenizer.path), tokenizer, os.path.basename(tokenizer.path))
+
+
 def test_a_second_start_disturbs_nothing(source, tmp_path, tokenizer, monkeypatch):
     """It is refused, at each stage of the first, which ends as if nothing had happened."""
     _, wanted = make(source, tmp_path / "whole", tokenizer)

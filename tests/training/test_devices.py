@@ -95,7 +95,14 @@ def test_clusters_that_are_described_well():
         cluster(["[::1]:2222", "host-2.example:80"]),
         cluster(TWO, "chief", chief=["c:1"], evaluator=["d:1"]),
     ):
-        assert devices._describes_cluster(text)
+        assert devices._num_workers(text) >= 2
+
+
+@pytest.mark.parametrize(("hosts", "is_said"), [(TWO, True), (["a:1"], False), (None, False)])
+def test_a_cluster_that_is_not_used_is_told(hosts, is_said, monkeypatch, capsys):
+    monkeypatch.setenv("TF_CONFIG", cluster(hosts) if hosts else "")
+    devices.create_strategy("one_device")
+    assert ("multi_worker_mirrored" in capsys.readouterr().out) == is_said
 
 
 def test_a_worker_that_cannot_listen_at_its_address_is_told(monkeypatch):

@@ -304,7 +304,7 @@ def test_files_that_moved_are_the_same(tmp_path):
 
 
 def test_warnings_are_said_when_they_begin_to_hold(directory, capsys):
-    warnings = iter([["a", None], ["a"], ["a", "b"], [None], ["a"]])
+    warnings = iter([["a 1.5", None], ["a 0.2"], ["a 1", "b"], [None], ["a"]])
     run = Run(directory)
     evaluate = lambda: Evaluation({"value": 0.0}, next(warnings))  # noqa: E731
     evaluator = evaluation.Evaluator(run, evaluate, "value", "{first}", DATA)

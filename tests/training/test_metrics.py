@@ -80,7 +80,7 @@ def test_a_point_holds_the_means_since_the_last_one_and_all_writers_get_it():
 
 def test_speed(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr(metrics.time, "time", lambda: now[0])
+    monkeypatch.setattr(metrics.time, "monotonic", lambda: now[0])
     made = started()
     made.flops = 10**12
     made.add(rows_of(1.0, 1.0), last_step=2)
