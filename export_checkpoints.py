@@ -24,6 +24,7 @@ class Model(NamedTuple):
         task: run_directory.FinetunedTask of the head; None if nothing tells it.
         config: AlbertConfig to write; it has the number of pieces of a new vocabulary.
         tokenizer: FullTokenizer with the vocabulary to write; None if none is written.
+        settings: run_directory.RunSettings to write, with that vocabulary; None to write none.
         change: vocabulary_change.Change of the weights to these pieces; None to keep the pieces.
     """
 
@@ -32,6 +33,7 @@ class Model(NamedTuple):
     task: object
     config: AlbertConfig
     tokenizer: object
+    settings: object
     change: object
 
 
@@ -56,10 +58,12 @@ def find_model(given):
     Raises:
         UserError: a part is missing, does not fit the others, or cannot be written in this form.
     """
-    from albert_tf.api import load
+    from albert_tf import files
+    from albert_tf.api import load, saving
     from albert_tf.checkpoints import huggingface, name_table, readers, run_directory, source
     from albert_tf.cli import model_flags
     from albert_tf.publish import vocabulary_change
+    from albert_tf.tasks.squad import squad
     from albert_tf.text import tokenization
 
     path, is_for_transformers = given.new_vocabulary, given.export_format == "hf"
@@ -68,25 +72,36 @@ def find_model(given):
     found = source.Source(given.albert_directory, checkpoint)
     folder = run_directory.RunDirectory(os.path.dirname(checkpoint))
     config, task = found.read_config(), folder.task
-    head = readers.open_reader(checkpoint).shapes.get(name_table.HEAD_NAMES["classifier"][0])
+    shapes = readers.open_reader(checkpoint).shapes
+    head = shapes.get(name_table.HEAD_NAMES["classifier"][0])
     if head and not task and (name := huggingface.read_task(found.directory, head[0])):
         task = load.named_kind(found, name, None, head[0], resolve.as_flag)
+    if any(each.variable in shapes for each in squad.VERSIONS):
+        is_ours = not squad.is_read_at_cls([checkpoint])
+        task = run_directory.FinetunedTask(squad.SquadTask.name, ()) if is_ours else None
     if is_for_transformers:
         with about("--export_format=hf"):
             huggingface.check_expressible(config)
     elif given.export_format == "tf1":
         with about("--export_format=tf1"):
             config = config.in_groups()
-    old = model_flags.directory_tokenizer(given) if is_for_transformers or path else None
-    if old:
+    record, old = folder.settings, None
+    place = given.export_path if is_for_transformers else os.path.dirname(given.export_path)
+    # A run already has the settings of what is written into its directory.
+    is_kept = task and record and files.absolute_path(place) != files.absolute_path(folder.path)
+    has_vocabulary = is_kept and record.vocabulary and found.find_vocabulary(record.vocabulary)
+    if is_for_transformers or path or has_vocabulary:
+        old = model_flags.directory_tokenizer(given)
         config.check_vocabulary(old)
     if not path:
-        return Model(found, folder, task, config, old, None)
+        settings = saving.settings_of(config, old, record) if is_kept else None
+        return Model(found, folder, task, config, old, settings, None)
     with about(f"--new_vocabulary={path}"):
         new = tokenization.FullTokenizer(**{source.vocabulary_flag(path): path}, **old.casing)
         change = vocabulary_change.compare(old, new)
     written = dataclasses.replace(config, vocab_size=new.vocab_size)
-    return Model(found, folder, task, written, new, change)
+    settings = saving.settings_of(written, new, record)
+    return Model(found, folder, task, written, new, settings, change)
 
 
 def read_weights(model):
@@ -121,7 +136,7 @@ def read_weights(model):
 
 
 def task_files(model):
-    """Files next to a fine-tuned checkpoint, its task and threshold: name -> text, or ""."""
+    """Files next to a checkpoint, its task, threshold and settings: name -> text, or ""."""
     from albert_tf import files, state_files
     from albert_tf.checkpoints import run_directory
     from albert_tf.tasks import multi_label
@@ -136,22 +151,24 @@ def task_files(model):
         task = dataclasses.replace(task, scale=((0.0,) * count, (1.0,) * count))
     if task and task != model.folder.task:
         found[run_directory.TASK] = state_files.text(task)
-    return found | {run_directory.THRESHOLD: state_files.text(threshold) if threshold else ""}
+    found[run_directory.THRESHOLD] = state_files.text(threshold) if threshold else ""
+    if model.settings:
+        found[run_directory.SETTINGS] = state_files.text(model.settings)
+    return found
 
 
 def export_checkpoint(given, model):
-    """Writes --export_path as a checkpoint, with the config, task and threshold next to it.
+    """Writes --export_path as a checkpoint, with the config and `task_files` next to it.
 
-    A new vocabulary is written there too, and run.json, which names it and its casing.
+    The vocabulary that the settings name is written there too.
 
     Raises:
         UserError: one of these files is there and differs.
     """
     import tensorflow as tf
 
-    from albert_tf import files, state_files
-    from albert_tf.api import saving
-    from albert_tf.checkpoints import name_table, run_directory, source, writers
+    from albert_tf import files
+    from albert_tf.checkpoints import name_table, source, writers
 
     prefix = given.export_path
     directory = os.path.dirname(prefix)
@@ -163,14 +180,6 @@ def export_checkpoint(given, model):
         others.append(path)
     vocabulary = model.tokenizer and files.read_bytes(model.tokenizer.path)
     if vocabulary:
-        record = model.folder.settings
-        flags = record.flags if record and model.task else {}
-        text = record.text if record else {}
-        settings = saving.settings_of(directory, model.tokenizer, model.config, flags, text)
-        settings_file = os.path.join(directory, run_directory.SETTINGS)
-        extra[settings_file] = state_files.text(settings)
-        if files.read_text(settings_file) not in ("", extra[settings_file]):
-            others.append(settings_file)
         found = source.Source(directory).vocabularies()
         others += [path for path in found if files.read_bytes(path) != vocabulary]
     if others:
@@ -179,7 +188,7 @@ def export_checkpoint(given, model):
     if not tf.io.gfile.exists(path):
         extra[path] = model.config.to_json_string()
     if vocabulary:
-        files.write_bytes({settings.vocabulary.path: vocabulary})
+        files.write_bytes({os.path.join(directory, model.settings.vocabulary.path): vocabulary})
     for name, text in extra.items():
         if text:
             files.write_text(name, text)
@@ -196,7 +205,7 @@ def export_to_transformers(given, model):
     import numpy as np
 
     from albert_tf import files
-    from albert_tf.checkpoints import huggingface, readers, run_directory
+    from albert_tf.checkpoints import huggingface, readers
     from albert_tf.publish import cards, transformers_tokenizer
 
     config, tokenizer = model.config, model.tokenizer
@@ -212,8 +221,10 @@ def export_to_transformers(given, model):
     with files.replacing_directory(given.export_path) as directory:
         dtype = np.float16 if given.dtype == "fp16" else np.float32
         written = huggingface.write(directory, their_config, tensors, vocabulary, dtype)
-        for name, text in task_files(model).items():
-            if text and name != run_directory.THRESHOLD:  # of a head that transformers lacks
+        # SQuAD 2.0 and its threshold: transformers lacks the head.
+        has_head = architecture != huggingface.ENCODER
+        for name, text in task_files(model).items() if has_head else ():
+            if text:
                 files.write_text(os.path.join(directory, name), text)
         card = cards.card(
             "transformers_card.md",
@@ -233,7 +244,10 @@ def export_to_transformers(given, model):
     settings = model.source.settings
     long_texts = settings.flags.get("long_texts", "head") if settings else "head"
     if long_texts != "head":
-        print(f"  --long_texts={long_texts} is not kept: transformers cuts the end of long texts")
+        print(
+            f"  transformers cuts the end of long texts; albert_tf reads the directory with "
+            f"--long_texts={long_texts}, as it was trained"
+        )
     print(f"Wrote {len(written)} variables as {architecture} to {given.export_path}")
 
 

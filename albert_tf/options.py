@@ -158,6 +158,7 @@ _NAMES_HERE = {
 }
 KINDS: dict[str, type] = {}  # option of any group -> type of its value, without None
 UNSET: dict = {}  # option that run.json decides -> the value that is not written: None or False
+OF_USE: set = set()  # options that run.json decides for a trained model, without paths
 _CLOSE = 0.8  # similarity of words of a name and of a misspelt one
 _SMALLEST_VOCABULARY = 5 + len(SPM_SYMBOLS) + 1  # with the special pieces, and a space
 
@@ -359,6 +360,10 @@ class Options:
         for field in options_of(cls):
             if field.metadata["on_record"] in ("equal", "start") and not field.default:
                 UNSET[field.name] = field.default
+            columns = field.metadata
+            is_of_use = columns["on_record"] in ("equal", "follow") and not columns["path"]
+            if is_of_use and "do_" not in (columns["read_by"] or ""):
+                OF_USE.add(field.name)
 
     def __post_init__(self):
         for field in options_of(self):

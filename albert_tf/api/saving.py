@@ -3,7 +3,7 @@
 
 import os
 
-from albert_tf import files, state_files
+from albert_tf import files, options, state_files
 from albert_tf.checkpoints import name_table, run_directory, source, writers
 from albert_tf.checkpoints.run_directory import FinetunedTask
 from albert_tf.config import CONFIG_FILE
@@ -48,25 +48,30 @@ def kind_of(model, labels):
     return kind
 
 
-def settings_of(directory, tokenizer, config, flags, text):
-    """The RunSettings of a model whose vocabulary is copied into its directory.
+def settings_of(config, tokenizer, record, flags=None, text=None):
+    """The RunSettings of a model that is written with its vocabulary, but without its training.
+
+    They name no path: the vocabulary is next to them, wherever the directory is moved.
 
     Args:
-        directory: str.
-        tokenizer: FullTokenizer.
         config: AlbertConfig.
-        flags: dict, of RunSettings.
-        text: dict, of RunSettings; the casing is that of the tokenizer.
+        tokenizer: FullTokenizer, whose casing is recorded; None for no vocabulary.
+        record: RunSettings of the training, or None.
+        flags: dict or None, flags in place of those of the record.
+        text: dict or None, of RunSettings, in place of that of the record.
     """
-    name = "spiece.model" if tokenizer.is_sentencepiece else "vocab.txt"
-    path = os.path.join(files.absolute_path(directory), name)
+    record = record or run_directory.RunSettings(config=config.to_dict(), text={})
+    flags, text, vocabulary = record.flags | (flags or {}), record.text | (text or {}), None
+    if tokenizer:
+        name = "spiece.model" if tokenizer.is_sentencepiece else "vocab.txt"
+        kind, text = source.vocabulary_flag(name), text | tokenizer.casing
+        vocabulary = run_directory.Vocabulary(kind, name, files.sha256(tokenizer.path))
     return run_directory.RunSettings(
-        flags=flags,
+        flags={name: value for name, value in flags.items() if name in options.OF_USE},
         config=config.to_dict(),
-        text=text | tokenizer.casing,
-        vocabulary=run_directory.Vocabulary(
-            source.vocabulary_flag(name), path, files.sha256(tokenizer.path)
-        ),
+        text=text,
+        vocabulary=vocabulary,
+        data={name: value for name, value in record.data.items() if name == "header"},
     )
 
 
@@ -95,9 +100,7 @@ def save(directory, model, text, kind, *, task=None, record=None, absent=()):
     model.config.check_vocabulary(text.tokenizer)
     longest = model.config.max_position_embeddings
     lengths = {"max_seq_length": min(text.max_seq_length, longest)}
-    if record and task:
-        flags, lengths = record.flags | flags, record.text | lengths
-    settings = settings_of(directory, text.tokenizer, model.config, flags, lengths)
+    settings = settings_of(model.config, text.tokenizer, task and record, flags, lengths)
     left_out = {each for part in absent for each in name_table.PARTS[part]}
     named = name_table.named_variables(model).items()
     tensors = {name: variable.numpy() for name, variable in named if name not in left_out}
@@ -105,8 +108,8 @@ def save(directory, model, text, kind, *, task=None, record=None, absent=()):
         folder = run_directory.RunDirectory(temporary)
         writers.write(folder.file(run_directory.BEST), tensors, "tf1")
         files.write_text(folder.file(CONFIG_FILE), model.config.to_json_string())
-        name = os.path.basename(settings.vocabulary.path)
-        files.write_bytes({folder.file(name): files.read_bytes(text.tokenizer.path)})
+        vocabulary = files.read_bytes(text.tokenizer.path)
+        files.write_bytes({folder.file(settings.vocabulary.path): vocabulary})
         state_files.write(folder.file(run_directory.SETTINGS), settings)
         if kind:
             folder.write_task(kind)

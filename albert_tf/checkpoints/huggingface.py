@@ -35,6 +35,7 @@ _TOKENIZER_CLASSES = (  # whose pieces are ours, also with Fast at the end; the 
 _CLASSIFICATION = "AlbertForSequenceClassification"
 MULTIPLE_CHOICE = "AlbertForMultipleChoice"
 _TOKENS = "AlbertForTokenClassification"
+ENCODER = "AlbertModel"
 # Classes with the same head, told apart by the task.
 _OF_TASK = {"race": MULTIPLE_CHOICE, "ner": _TOKENS}
 _ARCHITECTURES = {
@@ -44,7 +45,7 @@ _ARCHITECTURES = {
     _CLASSIFICATION: ("classifier",),
     "AlbertForPreTraining": ("masked_lm", "sentence_order"),
     "AlbertForMaskedLM": ("masked_lm",),
-    "AlbertModel": (),
+    ENCODER: (),
 }
 _ONE_LABEL = "single_label_classification"
 _SEVERAL_LABELS = "multi_label_classification"

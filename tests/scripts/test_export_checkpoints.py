@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import albert_tf
 import export_checkpoints
 from albert_tf import vocabulary_record
 from albert_tf.checkpoints import loading, name_table, readers, run_directory, writers
 from albert_tf.checkpoints import source as source_module
-from albert_tf.checkpoints.run_directory import NoAnswerThreshold, RunDirectory
+from albert_tf.checkpoints.run_directory import FinetunedTask, NoAnswerThreshold, RunDirectory
 from albert_tf.config import AlbertConfig
 from albert_tf.model import heads
 from albert_tf.sentencepiece_proto import ModelProto
@@ -269,7 +270,12 @@ def test_heads_go_to_transformers_and_come_back(
     assert kind != "ner" or config["id2label"] == {"0": "O", "1": "B-X"}
     assert tokenizer["split_special_tokens"] is True  # only a masked LM is asked with [MASK]
     head = RunDirectory(str(folder)).task
-    assert RunDirectory(str(theirs)).task == head and (head is None) == (kind == "squad1")
+    assert RunDirectory(str(theirs)).task == (head or FinetunedTask("squad", ()))
+    assert not squad.is_read_at_cls([str(theirs / "model.safetensors")])
+    if kind == "squad1":
+        (theirs / run_directory.TASK).unlink()  # as from elsewhere
+        copy = export(theirs, "copy", "model.safetensors", **HF)
+        assert squad.is_read_at_cls([str(copy / "model.safetensors")])
     again = export(theirs, "again/model.ckpt", "model.safetensors")
     assert_same(read(again), tensors | STEP_0)
     (theirs / run_directory.TASK).unlink(missing_ok=True)  # as transformers writes a directory
@@ -278,6 +284,39 @@ def test_heads_go_to_transformers_and_come_back(
     )
     told = RunDirectory(f"{tmp_path}/third").task
     assert (told and told.labels) == (head and head.labels)
+
+
+@pytest.mark.parametrize("form", ["tf1", "tf2", "hf"])
+@pytest.mark.parametrize("kind", ["race", "squad1"])
+def test_settings_of_the_text_go_along(form, kind, fine_tuned, export, tmp_path):
+    folder, _ = fine_tuned(kind)
+    vocabulary = (folder / "30k-clean.model").rename(tmp_path / "elsewhere.model")
+    flags = {"long_texts": "head_tail", "n_best_size": 7, "learning_rate": 0.1, "data_dir": "/my"}
+    text = {"max_seq_length": 20, "max_qa_length": 9, "doc_stride": 5, "do_lower_case": False}
+    record = tiny.write_record(folder, vocabulary, config_of(folder).to_dict(), **text)
+    write_record(folder, flags=flags, **record)
+    name = "out" if form == "hf" else "out/model.ckpt"
+    export(folder, name, export_format=form)
+    moved = (tmp_path / "out").rename(tmp_path / "moved")
+    vocabulary.rename(tmp_path / "again.model")
+    settings = RunDirectory(str(moved)).settings
+    assert settings.flags == {"long_texts": "head_tail", "n_best_size": 7}
+    assert (text | settings.text, settings.vocabulary.path) == (settings.text, "spiece.model")
+    given = {"spm_model_file": tmp_path / "again.model", "max_seq_length": 20}
+    for loaded in (albert_tf.load(moved), albert_tf.load(moved, do_lower_case=False, **given)):
+        task = loaded._task
+        found = task.options.doc_stride if kind == "squad1" else task.max_qa_length
+        assert found == (5 if kind == "squad1" else 9) and not getattr(task, "reads_cls", False)
+    with refuses("do_lower_case=True ... run.json"):
+        albert_tf.load(moved, do_lower_case=True, **given)
+    export(folder, "source/beside.ckpt")  # whose run.json stays
+    assert RunDirectory(str(folder)).settings.flags == flags
+    if form == "hf":
+        with refuses("elsewhere.model"):
+            export(folder, name, **HF)
+    else:  # the vocabulary is gone
+        bare = albert_tf.load(export(folder, name, export_format=form), **given)
+        assert bare.tokenizer.casing["do_lower_case"] is False
 
 
 def test_heads_that_transformers_lacks_are_told(fine_tuned, export, capsys):

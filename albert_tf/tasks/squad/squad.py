@@ -71,10 +71,15 @@ def choose_version(prefixes, train_file=None, wanted=None):
 def is_read_at_cls(prefixes):
     """Whether models may say at [CLS] that there is no answer: those of transformers.
 
+    Exports of albert_tf for transformers name their task, and are read as their training is.
+
     Args:
         prefixes: list of str, checkpoints.
     """
-    return bool(prefixes) and all(each.endswith(".safetensors") for each in prefixes)
+    return bool(prefixes) and all(
+        each.endswith(".safetensors") and not RunDirectory(os.path.dirname(each)).task
+        for each in prefixes
+    )
 
 
 def tuned_threshold(output_dir, prefixes):
