@@ -15,7 +15,7 @@ _SETTINGS = (  # flags of a training that the card shows
     "task_name", "init_checkpoint", "albert_hub_module_handle", "optimizer", "learning_rate",
     "num_train_steps", "train_step", "num_train_epochs", "num_warmup_steps", "warmup_step",
     "warmup_proportion", "train_batch_size", "gradient_accumulation_steps", "weight_decay_rate",
-    "max_seq_length", "masked_lm_budget", "dtype",
+    "max_seq_length", "long_texts", "max_windows", "masked_lm_budget", "dtype",
 )  # fmt: skip
 _MOST_FILES = 10  # input files to name
 _NO_RECORD = (
