@@ -66,7 +66,8 @@ class Sample:
         self.kept, self.read, self.too_long, self.reserved = [], 0, 0, 0
         draw = random.Random(options.seed)
         for sentence in sentences:
-            if len(sentence.encode()) > options.max_sentence_length:
+            # As in the file: decomposed Hangul has twice as many bytes.
+            if len(unicodedata.normalize("NFC", sentence).encode()) > options.max_sentence_length:
                 self.too_long += 1
             elif _RESERVED in sentence:
                 self.reserved += 1
@@ -109,6 +110,8 @@ def train(sentences, options, shows_log=False):
     # SentencePiece refuses a symbol that is given twice.
     symbols = dict.fromkeys((*SPM_SYMBOLS, *options.user_defined_symbols))
     given["user_defined_symbols"] = list(symbols)
+    longest = max(len(sentence.encode()) for sentence in sentences)  # decomposed, see `Sample`
+    given["max_sentence_length"] = max(options.max_sentence_length, longest)
     sentences.reverse()
     model = io.BytesIO()
     try:

@@ -109,10 +109,13 @@ def test_documents_are_split_and_lines_left_out(read, tmp_path, run_main, capsys
 
 
 def test_what_is_left_out_is_counted(sentences):
-    given = [*sentences, "é" * 1500, "é" * 1501, "a▅b", ""]
+    syllables = unicodedata.normalize("NFKD", "한" * 1000)  # of 3 bytes each, in the file
+    given = [syllables, *sentences, "é" * 1500, "é" * 1501, "a▅b", ""]
     sample = Sample(given, SentencePiece(max_sentence_length=3000))
-    assert (sample.read, sample.too_long, sample.reserved) == (len(sentences) + 1, 1, 1)
+    assert (sample.read, sample.too_long, sample.reserved) == (len(sentences) + 2, 1, 1)
     assert sample.kept == given[:-3]
+    model = train(sample.kept[:1], SentencePiece(vocab_size=17, max_sentence_length=3000))
+    assert "한" in sentencepiece_training.vocabulary_text(model)
     assert list(sample.left_out().values()) == [1, 1]
     assert_names("".join(sample.left_out()), "--max_sentence_length=3000 ... documents ... '▅'")
     split = Sample(given, SentencePiece(max_sentence_length=3000), is_split=True)
