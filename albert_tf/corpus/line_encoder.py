@@ -95,6 +95,7 @@ class LineEncoder:
         lines, skipped = text_files.sentences(chunk)
         texts = self._tokenizer.normalize_batch([line.strip() for line in lines])
         ids, opens_word, lengths, unknown, pieces = self._encode(texts)
+        opens_word[(np.cumsum(lengths) - lengths)[lengths > 0]] = True  # marked or not
         lengths[[not text for text in texts]] = BLANK
         # The pieces of WordPiece have no mark of a space.
         marked = opens_word if self._has_words_of_spaces else self._marked[ids]

@@ -5,6 +5,7 @@ import itertools
 import json
 import shutil
 import types
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,6 +25,7 @@ from albert_tf.corpus.instances import Settings
 from albert_tf.corpus.permutation import IndexPermutation
 from albert_tf.corpus.segment_pairs import IN_ORDER, RANDOM_DOCUMENT, SWAPPED
 from albert_tf.records import graph_masking, input_pipeline, schemas
+from albert_tf.sentencepiece_proto import ModelProto
 from albert_tf.text.tokenization import FullTokenizer, SpecialIds
 from tests import SHARED, read_arrays
 from tests.corpus.small_corpora import MODEL, make
@@ -145,6 +147,17 @@ def test_words_start_at_the_mark_on_request():
     pieces = tokenizer.tokenize(tokenizer.normalize(text))
     assert lines.opens_word.tolist() == [piece.startswith("▁") for piece in pieces]
     assert lines.counts["marked"] == sum(piece.startswith("▁") for piece in pieces)
+
+
+def test_the_first_piece_of_a_line_opens_a_word(tmp_path):
+    """Also in vocabularies of other tools, in which lines begin without a mark."""
+    proto = ModelProto.FromString(Path(MODEL).read_bytes())
+    proto.normalizer_spec.add_dummy_prefix = False
+    path = tmp_path / "spm.model"
+    path.write_bytes(proto.SerializeToString())
+    lines = encoded(FullTokenizer(spm_model_file=str(path)), "ion\n\n\x02\nion\n", "piece")
+    assert lines.lengths.tolist() == [1, line_encoder.BLANK, 0, 1]
+    assert lines.opens_word.tolist() == [True, True]
 
 
 def test_what_counts_as_a_letter():
