@@ -245,14 +245,15 @@ def test_a_file_that_can_be_written_is_left_alone(tmp_path):
 
 
 def test_expand_patterns(tmp_path):
-    for name in ("b1", "a2", "a1"):
+    for name in ("b1", "a2", "a1", "c1", "c[1]"):
         (tmp_path / name).touch()
     patterns = f"{tmp_path}/b*, {tmp_path}/a*,"
     (tmp_path / "a3" / "deep").mkdir(parents=True)
     names = [Path(path).name for path in files.expand_patterns(patterns, "input_file")]
     assert names == ["b1", "a1", "a2"]
+    assert files.expand_patterns(f"{tmp_path}/c[1]", "input_file") == [f"{tmp_path}/c[1]"]
     wrong = {
-        f"{tmp_path}/a1,{tmp_path}/c*": " ... /c*'",
+        f"{tmp_path}/a1,{tmp_path}/d*": " ... /d*'",
         f"{tmp_path}": f" ... '{tmp_path}/*'",
         f"{tmp_path}/a3/**": f" ... '{tmp_path}/a3/deep/*'",
         " ,": "",
