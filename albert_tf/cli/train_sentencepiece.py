@@ -88,6 +88,8 @@ def main(given):
     for reason, what in text_files.LEFT_OUT.items():
         if count := skipped[reason]:
             print(text_files.left_out(count, skipped["text_lines"], what))
+    if count := skipped["words_joined"]:
+        print(text_files.JOINED.format(count))
     total = sample.read + sample.too_long + sample.reserved
     for what, count in sample.left_out().items():
         print(text_files.left_out(count, total, f"sentences: {what}"))

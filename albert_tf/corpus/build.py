@@ -132,7 +132,7 @@ def create(
                 corpus.unknown_pieces(),
                 corpus.first_skipped,
                 word_start,
-                is_split=form.input_format != "sentences",
+                input_format=form.input_format,
                 pairs=settings.pairs,
                 seconds=time.monotonic() - started,
                 held_out=summary,

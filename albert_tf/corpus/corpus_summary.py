@@ -26,16 +26,24 @@ KINDS = (  # of pairs, in the order of their numbers in `segment_pairs`
     "instances_of_one_segment",
 )
 _ON_PURPOSE = {
+    "words_joined": text_files.JOINED,
     "documents_dropped": "dropped: {} documents that repeat an earlier one",
     "near_duplicates_dropped": "dropped: {} documents that nearly repeat another",
     "files_kept": "kept: {} finished output files of an earlier run",
 }
 _WARNING = "warning: {}"
+_REMEDIES = {  # for sentences and documents that are too long or too short
+    "sentences": "write one sentence per line and a blank line only between documents, or give "
+    "--input_format=documents",
+    "documents": "check --language, and that a blank line is only between documents",
+    "jsonl": "check --language, and that --text_key has whole documents",
+}
 _NAMES = (  # of the values in JSON
     "documents", "documents_of_one_sentence", "sentences", "tokens", "unknown_share",
     "unknown_most_common", "sentences_far_too_long", "documents_dropped",
-    "near_duplicates_dropped", *text_files.LEFT_OUT, "instances", *KINDS, "instance_tokens",
-    "tokens_cut_by_truncation", "predictions", "masked_share", "text_losses", "seconds",
+    "near_duplicates_dropped", "words_joined", *text_files.LEFT_OUT, "instances", *KINDS,
+    "instance_tokens", "tokens_cut_by_truncation", "predictions", "masked_share", "text_losses",
+    "seconds",
 )  # fmt: skip
 
 
@@ -53,7 +61,7 @@ class Summary:
         first_skipped: dict from the name of a count of lines that were left out to list of str, the
             places of the first of them.
         word_start: str, one of options.WORD_STARTS.
-        is_split: bool, whether the text was split into sentences; if not, each line is a sentence.
+        input_format: str, as in text_files.Format.
         pairs: str, one of options.SENTENCE_PAIRS.
         seconds: float, of this run.
         held_out: Summary of the documents that were held out, or None.
@@ -65,7 +73,7 @@ class Summary:
     unknown: collections.Counter = dataclasses.field(default_factory=collections.Counter)
     first_skipped: dict = dataclasses.field(default_factory=dict)
     word_start: str = "original"
-    is_split: bool = False
+    input_format: str = "sentences"
     pairs: str = "order"
     seconds: float = 0.0
     held_out: "Summary | None" = None
@@ -137,12 +145,7 @@ class Summary:
     def _on_documents(self):
         """What is wrong with the documents used, and a remedy: yields str."""
         counts = self.counts
-        remedy = (
-            "write one sentence per line and a blank line only between documents, or give "
-            "--input_format=documents"
-        )
-        if self.is_split:
-            remedy = "check --language, and that a blank line is only between documents"
+        remedy = _REMEDIES[self.input_format]
         random = counts["instances_with_random_document"] / counts["instances"]
         if counts["documents"] == 1 and (self.pairs != "none" or counts["sentences"] > 1):
             yield (

@@ -23,15 +23,31 @@ LEFT_OUT = {  # why lines are left out, as a count -> a text for the count
     "lines_skipped": "lines: they are not UTF-8, so the file may have another encoding",
     "texts_missing": "lines: they have no text under --text_key",
 }
+JOINED = "joined: {:,} words that were divided at line ends"
 _MANY_LEFT_OUT = 0.01  # of the lines
 _LINE_ENDS = re.compile(rb"\r+\n?")
+_LINE_ENDS_OF_JSON = re.compile("[\n\r\u2028\u2029]+")
+# A word that is divided at the end of a line: its first part, the mark and its second part.
+_DIVIDED = re.compile(
+    r"(?<![^\W\d_])([^\W\d_]+)([-\xac\xad\u2010])\n[ \t]*([^\W\d_A-ZÀ-ÞΑ-ΩЀ-Я][^\W\d_]*)"
+)
+_WORD = re.compile(r"[^\W\d_]+")
+_MANY_DIVIDED, _FEW_DIVIDED = 0.02, 10  # of the lines; in text without divided words under 0.01
+# The end of a line between letters of scripts that have no spaces between words.
+_UNSPACED = "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u312f\u31a0-\ua4cf\uff00-\uffef]"
+_UNSPACED_END = re.compile(rf"(?<={_UNSPACED})\n[ \t]*(?={_UNSPACED})")
+# The ends of sentences that Latin letters do not have, and in Georgian, which has no capitals.
+_ENDS = re.compile(
+    r"([։؟۔।॥။።፧፨។៕᠃。！？｡][։؟۔।॥။።፧፨។៕᠃。！？｡.!?…]*[\"'”’»)\]）」』】》]*"
+    r"|[.!?…][\"'”’“»)\]]*\s+(?=[\"'“„«(\[]*[ა-ჰ]))"
+)
 
 
 class Format(options.TextFormat):
     """The form of text files.
 
     Raises:
-        UserError: the sentence splitter is needed, but is not installed or lacks the language.
+        UserError: the sentence splitter is needed, but is not installed, or --language is no code.
     """
 
     def __post_init__(self):
@@ -176,7 +192,8 @@ def sentences(chunk):
         chunk: Chunk.
 
     Returns:
-        (list of str, dict from the reasons in LEFT_OUT to list of the numbers of the lines).
+        (list of str, dict from the reasons in LEFT_OUT, and "words_joined" for lines that end in
+        the middle of a word, to list of the numbers of the lines).
 
     Raises:
         UserError: a line is not UTF-8, or not a JSON object with the text.
@@ -188,17 +205,39 @@ def sentences(chunk):
     found = [line for _, line in numbered]
     if form.input_format != "sentences":
         if form.has_documents_of_lines:  # a sentence may go on in the next line
-            runs = itertools.groupby(found, key=lambda line: bool(line.strip()))
-            documents = [[" ".join(run)] for has_text, run in runs if has_text]
+            documents = [[text] for text in _joined(numbered, skipped)]
         else:
-            documents = [line.split("\n") for line in found]
-        split = _splitter(form.language).split
+            documents = map(_LINE_ENDS_OF_JSON.split, found)
+        split = _splitter(form.language)
         found = []
         for paragraphs in documents:
             for text in filter(str.strip, paragraphs):
                 found += _in_windows(text, split)
             found.append("")
     return [*found, ""] if chunk.ends_document else found, skipped
+
+
+def _joined(numbered, skipped):
+    """Yields the text of each run of lines; adds the lines that end inside a word to `skipped`.
+
+    Hyphens of compounds, as in well-known, are at a few line ends of any text. If many lines end
+    with one, the words of the other lines tell which hyphens divide a word.
+    """
+    text = "\n".join(line if line.strip() else "" for _, line in numbered)
+    others, number = _DIVIDED.subn(" ", text)
+    has_divided = number > max(_MANY_DIVIDED * len(numbered), _FEW_DIVIDED)
+    words = set(_WORD.findall(others.lower())) if has_divided else ()
+    parts, end, line = [], 0, 0
+    for match in _DIVIDED.finditer(text):
+        first, mark, second = match.groups()
+        is_divided = has_divided and ((first + second).lower() in words or second not in words)
+        if is_divided or mark in "\xac\xad":
+            parts.append(text[end : match.start(2)])
+            line += text.count("\n", end, match.start(3))
+            skipped.setdefault("words_joined", []).append(numbered[line - 1][0])
+            end = match.start(3)
+    whole = _UNSPACED_END.sub("", "".join([*parts, text[end:]]))
+    return (run.strip("\n").replace("\n", " ") for run in whole.split("\n\n") if run.strip())
 
 
 def _decoded(chunk, skipped):
@@ -308,11 +347,18 @@ def _pieces(text):
 
 @functools.cache
 def _splitter(language):
+    """The function that splits a text into its sentences, list of str."""
     sentence_splitter = import_extra("sentence_splitter", "--input_format=documents or jsonl")
+    if not re.fullmatch("[a-z]{2,3}", language):
+        raise UserError(f"--language={language}: give the code of two or three letters, such as en")
     try:
-        return sentence_splitter.SentenceSplitter(language)
-    except sentence_splitter.SentenceSplitterException as error:
-        raise UserError(
-            f"--language={language}: sentence-splitter has no rules for it. Give another, such as "
-            "en, or write one sentence per line without --input_format"
-        ) from error
+        return sentence_splitter.SentenceSplitter(language).split
+    except sentence_splitter.SentenceSplitterException:  # it has no rules for the language
+        split = sentence_splitter.SentenceSplitter("en").split
+        return lambda text: _by_marks(text, split)
+
+
+def _by_marks(text, split):
+    """Splits a text after the marks of all scripts, and each part as `split` does."""
+    parts = _ENDS.sub("\\1\n", text).split("\n")
+    return [sentence for part in parts for sentence in split(part) if sentence] or [""]

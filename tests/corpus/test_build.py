@@ -250,7 +250,7 @@ def test_random_second_segments_and_long_sentences_are_warned_about():
     assert_says(summary(80, pairs="next"), "warning ... 80.0%")
     long = {"sentences_far_too_long": 1, "tokens_of_long_sentences": 9}
     assert summary(60, long).count("--input_format=documents") == 2
-    split = summary(60, long, is_split=True)
+    split = summary(60, long, input_format="jsonl")
     assert split.count("--language") == 2
     assert "--input_format=documents" not in split
     split_words = {"tokens_read": 100, "marked": 50, "inner_letters": 10}

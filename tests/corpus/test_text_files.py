@@ -89,7 +89,7 @@ def test_long_paragraphs_are_split_in_windows(tmp_path, monkeypatch, splits, siz
     unbroken, no_end = "X" * 5000, "and so on " * 500
     text = " ".join(SPLIT * 20 + [no_end, unbroken, *SPLIT[:1], no_end, "Ends.", *SPLIT])
     found = read(tmp_path / "a.txt", text.encode(), input_format="documents")
-    whole = text_files._splitter("en").split(text)
+    whole = text_files._splitter("en")(text)
     assert found == [*whole, ""]
     assert len(whole) == 63
 
@@ -182,8 +182,49 @@ def test_lines_are_numbered_on_after_one_that_is_skipped(tmp_path, splits):
 
 def test_languages(tmp_path, splits):
     assert read(tmp_path / "a", b"Das ist z. B. gut.", input_format="documents", language="de")
-    with refuses("--language=xx"):
-        Format(input_format="jsonl", language="xx")
+    with refuses("--language=german"):
+        Format(input_format="jsonl", language="german")
+
+
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [
+        ("ar", "ماذا؟!|نعم.|لا"),
+        ("am", "ሰላም።|ነው፧|ይህ"),
+        ("hi", "वह था॥|ठीक.|यह है।"),
+        ("ja", "「すごい！」|と言った。|次。"),
+        ("ka", '"ეს არის".|და'),
+        ("vi", "Ông có 3.5 đồng.|J. K. Rowling đến!"),
+        ("zh", "“很好。”|好 3.5 吗？！|好。。"),
+    ],
+)
+def test_languages_without_rules_of_their_own(tmp_path, monkeypatch, splits, language, text):
+    monkeypatch.setattr(text_files, "_WINDOW", 9)
+    whole = text.replace("|", "" if language in ("ja", "zh") else " ").encode()
+    found = read(tmp_path / "a", whole, input_format="documents", language=language)
+    assert found == [*text.split("|"), ""]
+
+
+@pytest.mark.parametrize("mark", "-\u2010\xac\xad")
+def test_words_that_are_divided_at_line_ends(tmp_path, splits, mark):
+    """Many hyphens there divide words; a few belong to compounds."""
+    path, form = tmp_path / "a.txt", Format(input_format="documents")
+    known = "known" if mark in "\xac\xad" else f"{mark} known"
+    for times, exam in ((1, known.replace("known", "ple")), (10, "ple")):
+        text = f"An exam{mark}\nple, well{mark}\nknown and known.\n" * times
+        assert read(path, text.encode(), input_format="documents") == [
+            *[f"An exam{exam}, well{known} and known."] * times,
+            "",
+        ]
+    _, counts = text_files.sentences(next(text_files.chunks([str(path)], form)))
+    assert counts["words_joined"][:2] == ([1, 2] if known == "known" else [1, 4])
+    assert read(path, "好\n 好".encode(), input_format="documents") == ["好好", ""]
+
+
+@pytest.mark.parametrize("end", ["\r", "\r\n", "\u2028", "\n\n"])
+def test_line_ends_of_json(tmp_path, splits, end):
+    content = json.dumps({"text": f"one{end}two"}).encode()
+    assert read(tmp_path / "a", content, input_format="jsonl") == ["one", "two", ""]
 
 
 def test_what_is_needed_is_told(monkeypatch):
