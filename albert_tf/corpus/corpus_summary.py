@@ -40,10 +40,9 @@ _REMEDIES = {  # for sentences and documents that are too long or too short
 }
 _NAMES = (  # of the values in JSON
     "documents", "documents_of_one_sentence", "sentences", "tokens", "unknown_share",
-    "unknown_most_common", "sentences_far_too_long", "documents_dropped",
-    "near_duplicates_dropped", "words_joined", *text_files.LEFT_OUT, "instances", *KINDS,
-    "instance_tokens", "tokens_cut_by_truncation", "predictions", "masked_share", "text_losses",
-    "seconds",
+    "unknown_most_common", "sentences_far_too_long", "documents_dropped", "near_duplicates_dropped",
+    *text_files.LEFT_OUT, "words_joined", "instances", *KINDS, "instance_tokens",
+    "tokens_cut_by_truncation", "predictions", "masked_share", "text_losses", "seconds",
 )  # fmt: skip
 
 

@@ -26,12 +26,10 @@ LEFT_OUT = {  # why lines are left out, as a count -> a text for the count
 JOINED = "joined: {:,} words that were divided at line ends"
 _MANY_LEFT_OUT = 0.01  # of the lines
 _LINE_ENDS = re.compile(rb"\r+\n?")
-_LINE_ENDS_OF_JSON = re.compile("[\n\r\u2028\u2029]+")
 # A word that is divided at the end of a line: its first part, the mark and its second part.
 _DIVIDED = re.compile(
     r"(?<![^\W\d_])([^\W\d_]+)([-\xac\xad\u2010])\n[ \t]*([^\W\d_A-ZÀ-ÞΑ-ΩЀ-Я][^\W\d_]*)"
 )
-_WORD = re.compile(r"[^\W\d_]+")
 _MANY_DIVIDED, _FEW_DIVIDED = 0.02, 10  # of the lines; in text without divided words under 0.01
 # The end of a line between letters of scripts that have no spaces between words.
 _UNSPACED = "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u312f\u31a0-\ua4cf\uff00-\uffef]"
@@ -207,7 +205,7 @@ def sentences(chunk):
         if form.has_documents_of_lines:  # a sentence may go on in the next line
             documents = [[text] for text in _joined(numbered, skipped)]
         else:
-            documents = map(_LINE_ENDS_OF_JSON.split, found)
+            documents = [re.split("[\n\r\u2028\u2029]+", text) for text in found]
         split = _splitter(form.language)
         found = []
         for paragraphs in documents:
@@ -226,7 +224,7 @@ def _joined(numbered, skipped):
     text = "\n".join(line if line.strip() else "" for _, line in numbered)
     others, number = _DIVIDED.subn(" ", text)
     has_divided = number > max(_MANY_DIVIDED * len(numbered), _FEW_DIVIDED)
-    words = set(_WORD.findall(others.lower())) if has_divided else ()
+    words = set(re.findall(r"[^\W\d_]+", others.lower())) if has_divided else ()
     parts, end, line = [], 0, 0
     for match in _DIVIDED.finditer(text):
         first, mark, second = match.groups()
@@ -354,11 +352,10 @@ def _splitter(language):
     try:
         return sentence_splitter.SentenceSplitter(language).split
     except sentence_splitter.SentenceSplitterException:  # it has no rules for the language
-        split = sentence_splitter.SentenceSplitter("en").split
-        return lambda text: _by_marks(text, split)
+        return _by_marks
 
 
-def _by_marks(text, split):
-    """Splits a text after the marks of all scripts, and each part as `split` does."""
-    parts = _ENDS.sub("\\1\n", text).split("\n")
-    return [sentence for part in parts for sentence in split(part) if sentence] or [""]
+def _by_marks(text):
+    """Splits a text after the marks of all scripts, and each part with the rules of English."""
+    parts = map(_splitter("en"), _ENDS.sub("\\1\n", text).split("\n"))
+    return list(filter(None, itertools.chain.from_iterable(parts))) or [""]

@@ -58,16 +58,18 @@ _FORMS = {
         ),
         "decode the text, such as of Base64, mails, addresses or escaped JSON",
     ),
-    "were decoded wrongly, or have null bytes, soft hyphens or characters of private use": (
-        r"[\0\x08\x7f-\xff\ue000-\uf8ff\ufffd\u20ac]",
+    "were decoded wrongly, or have null bytes or characters of private use": (
+        r"[\0\x08?\x7f-\xff\ue000-\uf8ff\ufffd\u20ac]",
         # UTF-8 that was taken for Latin-1 or cp1252; what replaces or hides characters; other
-        # encodings taken for cp1252: of other alphabets or Chinese, Turkish or Baltic, and Polish.
+        # encodings taken for cp1252: of other alphabets or Chinese, Turkish or Baltic, and Polish;
+        # ? in place of letters, but not in addresses, code or Chinese.
         re.compile(
             r"[\xc2\xc3\xd0\xd1][\x80-\xbf\u0152-\u017e\u02c6\u02dc\u2013-\u203a\u20ac\u2122]"
-            r"|\xe2\u20ac|[\0\x08\x7f\x80-\x84\x86-\x9f\xad\ue000-\uf8ff\ufffd]"
+            r"|\xe2\u20ac|[\0\x08\x7f\x80-\x84\x86-\x9f\ue000-\uf8ff\ufffd]"
             r"|(?:[À-ÖØ-öø-ÿ][¡-ÿ]|[¡-¿][À-ÖØ-öø-ÿ]){2}|[a-zà-ÿ][³¹¿±¶º][a-zà-ÿ]"
             r"|\A(?=.*[þðÞÐ])(?i:.*[þð][^\W\d_]*[àâãçèêëìîõùûü]|.*[àâãçèêëìîõùûü][^\W\d_]*[þð]"
             r"|(?=.*ý)[^áíóúæ]*\Z)"  # Icelandic and Faroese have these too
+            r"|(?<!\S)[A-Za-zÀ-ɏ]+\?[A-Za-zÀ-ɏ]|\?{2} \?{2}"
         ),
         "read the source with its own encoding, and leave these characters out",
     ),
@@ -101,7 +103,9 @@ _QUOTED = re.compile(r'"[^"]*"')
 # Signs and numbers before the first letter of a line, also of one that is read backwards. Quotes,
 # dashes, brackets and dots begin and end the lines of ordinary text.
 _EDGE = re.compile(r"[\d<>[\]{}|\\/=_][\W\d_]{,29}(?=[^\W\d_])")
-_DIVIDED = re.compile(r"-\n(?<=[^\W\d_]-\n)[ \t]*[^\W\d_A-ZÀ-ÞΑ-ΩЀ-Я]")
+_DIVIDED = re.compile(r"[-\xac\xad\u2010]\n(?<=[^\W\d_].\n)[ \t]*[^\W\d_A-ZÀ-ÞΑ-ΩЀ-Я]", re.S)
+# Characters that nobody sees: soft hyphens, marks of directions and of joined words.
+_INVISIBLE = re.compile("[\xad\u061c\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff]")
 _MOST_TEXTS = 10_000  # of a Sample
 _MOST_NAMED = 3
 # Shares above which something is said. In these scripts the released models drop marks on purpose:
@@ -109,9 +113,9 @@ _MOST_NAMED = 3
 _ALPHABETS_OF_RELEASES = ("LATIN", "GREEK", "CYRILLIC")
 _MARKS_OF_ALPHABETS, _MARKS = 0.15, 0.01  # of the letters of a script
 _LETTERS_OF_TURKISH, _TURKISH = "ıİ", 0.01  # of the Latin letters; 5% in Turkish
-# Of all characters but spaces: those that become a space or nothing, and others, such as ( for the
-# wide parenthesis of Chinese text.
-_VANISHED, _CHANGED = 0.001, 0.05
+# Of all characters but spaces: those that become a space or nothing; others that change, such as (
+# for the wide parenthesis of Chinese text; those that nobody sees.
+_VANISHED, _CHANGED, _HIDDEN = 0.001, 0.05, 0.002
 _UNKNOWN = 0.03  # of the letters of a script
 _UNREACHABLE = 0.02  # of the pieces; the released vocabularies have none
 _OF_TEXT = 0.01  # of all letters: those of the scripts above a limit, together
@@ -208,6 +212,8 @@ class Losses:
             same = unicodedata.normalize("NFKC", char) if has_width else char
             if inner.upper() not in (char.upper(), same.upper()) and inner != char.lower():
                 keys.append((f"changed U+{ord(char):04X} to {inner}", 1))
+            elif _INVISIBLE.match(inner):
+                keys.append((f"invisible U+{ord(char):04X}", 1))
         return keys
 
     def is_dropped(self, char):
@@ -295,6 +301,12 @@ def sentences(counts, unknown):
             "--casing_language=tr or az"
         )
     yield from _on_changes(counts)
+    invisible, characters = _of_kind(counts, "invisible"), counts["characters"]
+    if invisible.total() > _HIDDEN * characters:
+        yield (
+            f"{invisible.total():,} of {characters:,} characters are invisible, such as "
+            f"{max(invisible, key=invisible.get)}. A word with one has other pieces: leave them out"
+        )
     if found := _in_scripts(counts, _scripts_of(unknown), {}, _UNKNOWN):
         yield (
             f"{found} letters are unknown: take a vocabulary of this language, or train one with "
@@ -320,15 +332,15 @@ def sentences(counts, unknown):
     if wrapped >= max(_WRAPPED * lines, _FEWEST) and counts["capitals"] > _CAPITALS * lines:
         yield (
             f"{wrapped:,} of {lines:,} lines end in the middle of a sentence, which the "
-            "next line continues: join the lines of a paragraph, or give "
-            "create_pretraining_data.py --input_format=documents"
+            "next line continues: join the lines of a paragraph, as --input_format=documents does "
+            "with plain text"
         )
     if counts["repeated"] > _REPEATED * lines:
         most = _of_kind(counts, "repeated").most_common(1)
         named = "".join(f", most often {line} {number:,} times" for line, number in most)
         yield (
-            f"{counts['repeated']:,} of {lines:,} lines repeat an earlier one{named}: leave them "
-            "out, or whole documents with create_pretraining_data.py --drop_duplicates"
+            f"{counts['repeated']:,} of {lines:,} lines repeat an earlier one{named}: leave out "
+            "separators, footers and whole documents (create_pretraining_data.py --drop_duplicates)"
         )
 
 
@@ -383,7 +395,8 @@ def _in_scripts(counts, found, limits, limit, what=""):
 
 def _on_changes(counts):
     changed = _of_kind(counts, "changed")
-    vanished = sum(number for key, number in changed.items() if key.strip().endswith(" to"))
+    # Of "U+00B4 to  x": what becomes nothing, or begins or ends with a space.
+    vanished = sum(n for key, n in changed.items() if " to  " in key or key.endswith(" "))
     characters = counts["characters"]
     if vanished > _VANISHED * characters or changed.total() > _CHANGED * characters:
         most = ", ".join(f"{key!r} {n:,} times" for key, n in changed.most_common(_MOST_NAMED))
