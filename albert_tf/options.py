@@ -937,7 +937,7 @@ class TextFormat(Options, heading="Text"):
     text_key: str = option("text", "With --input_format=jsonl: the key of the text; a.b is the "
         "key b of an object, or of each object in a list, under a.",
         read_by="input_format=jsonl")
-    language: str = option("en", "Language of the documents, for splitting: two letters.",
+    language: str = option("en", "Language of the documents, for splitting: a code such as de.",
         read_by="input_format=documents,jsonl")
     file_is_document: bool = option(False,
         read_by="input_format=sentences,documents !document_per_line", help=
