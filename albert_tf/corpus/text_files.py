@@ -31,8 +31,8 @@ _DIVIDED = re.compile(
     r"(?<![^\W\d_])([^\W\d_]+)([-\xac\xad\u2010])\n[ \t]*([^\W\d_A-ZÀ-ÞΑ-ΩЀ-Я][^\W\d_]*)"
 )
 _MANY_DIVIDED, _FEW_DIVIDED = 0.02, 10  # of the lines; in text without divided words under 0.01
-# The end of a line between letters of scripts that have no spaces between words.
-_UNSPACED = "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u312f\u31a0-\ua4cf\uff00-\uffef]"
+# The end of a line between letters of Chinese and Japanese, which have no spaces. Thai has some.
+_UNSPACED = "[\u2e80-\u312f\u31a0-\ua4cf\uf900-\ufaff\uff00-\uffef]"
 _UNSPACED_END = re.compile(rf"(?<={_UNSPACED})\n[ \t]*(?={_UNSPACED})")
 # The ends of sentences that Latin letters do not have, and in Georgian, which has no capitals.
 _ENDS = re.compile(
