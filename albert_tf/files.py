@@ -329,8 +329,8 @@ def expand_patterns(patterns, flag):
     found = []
     for pattern in wanted:
         try:
-            is_name = tf.io.gfile.exists(pattern)  # such as text[1].txt
-            matches = [pattern] if is_name else tf.io.gfile.glob(pattern)
+            # A name such as text[1].txt is no pattern.
+            matches = [pattern] if tf.io.gfile.exists(pattern) else tf.io.gfile.glob(pattern)
         except tf.errors.OpError as error:
             raise UserError(f"--{flag}: cannot look up {pattern!r}: {error.message}") from error
         matches = [path for path in matches if not _is_hidden(path, pattern)]
