@@ -154,8 +154,9 @@ def test_options_that_must_have_a_value(command):
         if not isinstance(row.columns["required"], str):
             continue
         for mode in row.columns["required"].split("|"):
+            others = {name: False for name in ("do_train", "do_eval", "do_predict") if name in rows}
             with refuses(f"--{mode}"):
-                resolve.resolve(rows, {mode: True}, {})
+                resolve.resolve(rows, others | {mode: True}, {})
         if row.columns["on_record"] != "free":  # it may be recorded
             others = {name: "x" for name in rows if isinstance(rows[name].columns["required"], str)}
             del others[row.name]
@@ -205,7 +206,7 @@ def test_all_contradictions_are_in_one_error():
 
 
 def test_settings_cannot_be_changed():
-    settings = resolve.resolve(ROWS["run_race"], {})
+    settings = resolve.resolve(ROWS["run_race"], {"data_dir": "race"})
     with pytest.raises(AttributeError):
         settings.do_train = False
     with refuses("do_trian", error=AttributeError):
@@ -225,9 +226,14 @@ def test_neither_absl_nor_tensorflow_is_imported():
         ("run_squad", {}, 16, {"max_seq_length": 16, "doc_stride": 5, "start_n_top": 5}),
         ("run_squad", {"max_seq_length": 256}, 256, {"max_seq_length": 256, "doc_stride": 128}),
         ("run_squad", {"doc_stride": 125}, 128, {"max_seq_length": 128, "doc_stride": 125}),
-        ("run_race", {}, 128, {"max_seq_length": 128, "max_qa_length": 32}),
-        ("run_race", {}, 5, {"max_seq_length": 5, "max_qa_length": 1}),
-        ("run_race", {"max_qa_length": 508}, 512, {"max_seq_length": 512, "max_qa_length": 508}),
+        ("run_race", {"data_dir": "race"}, 128, {"max_seq_length": 128, "max_qa_length": 32}),
+        ("run_race", {"data_dir": "race"}, 5, {"max_seq_length": 5, "max_qa_length": 1}),
+        (
+            "run_race",
+            {"data_dir": "race", "max_qa_length": 508},
+            512,
+            {"max_seq_length": 512, "max_qa_length": 508},
+        ),
         ("run_classifier", {}, 64, {"max_seq_length": 64}),
         ("export_to_tfhub", {}, 64, {"max_seq_length": 64}),
         ("export_to_tfhub", {}, 512, {"max_seq_length": 128}),
@@ -252,8 +258,18 @@ def test_defaults_fit_the_positions_of_the_model(command, typed, positions, foun
         ("run_squad", {"doc_stride": 126}, 128, "--doc_stride=126 ... 1 ... 125 ... _length=128"),
         ("run_squad", {"doc_stride": 382}, 0, "--doc_stride=382 ... 381 ... --max_seq_length=384"),
         ("run_squad", {"end_n_top": 129}, 128, "--end_n_top=129 ... 128 ... --max_seq_length=128"),
-        ("run_race", {"max_qa_length": 125}, 128, "--max_qa_length=125 ... 1 ... 124 ... =128"),
-        ("run_race", {"max_qa_length": 509}, 0, "--max_qa_length=509 ... 1 ... 508 ... =512"),
+        (
+            "run_race",
+            {"data_dir": "race", "max_qa_length": 125},
+            128,
+            "--max_qa_length=125 ... 1 ... 124 ... =128",
+        ),
+        (
+            "run_race",
+            {"data_dir": "race", "max_qa_length": 509},
+            0,
+            "--max_qa_length=509 ... 1 ... 508 ... =512",
+        ),
         ("run_classifier", {}, 4, "--max_seq_length=4 ... 5 ... max_position_embeddings=4 of DIR"),
         ("run_pretraining", {"max_seq_length": 65}, 64, "--max_seq_length=65 ... 1 ... 64"),
         ("export_to_tfhub", HUB_LENGTH, 64, "--max_seq_length=65 ... 3 ... 64"),
