@@ -72,8 +72,9 @@ _STRIP_ACCENTS = (
     "\u0438. With a WordPiece vocabulary, only if --do_lower_case is set too."
 )
 _CARD = (
-    "A Markdown file on data, licence and use of the model, for the README.md of the export. The "
-    "rest of the card comes from run.json of the training."
+    "A Markdown file on data, licence and use of the model, for the README.md of the export, and a "
+    "YAML block at its start for the header. The rest of the card comes from run.json of the "
+    "training."
 )
 _KEEP_EVALUATED = "Number of evaluated checkpoints to keep in addition to the best; 0 for all."
 _METHOD = (

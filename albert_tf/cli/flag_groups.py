@@ -13,6 +13,7 @@ from absl import flags
 from albert_tf import models, options, resolve
 from albert_tf.config import CONFIG_FILE, AlbertConfig, is_of_transformers
 from albert_tf.errors import UserError, decode, parse_json, read_local
+from albert_tf.publish import card_header
 
 FLAGS = flags.FLAGS
 # Of a directory to export, in order of preference; the last is that of a TF Hub module.
@@ -142,7 +143,8 @@ def check_paths(given, skip=()):
             if columns["path"] == "config":
                 check_config(path)
             if name == "card_file":
-                decode(read_local(path), f"--{name}={path}")
+                where = f"--{name}={path}"
+                card_header.split(decode(read_local(path), where), where)
 
 
 def _problem(kind, path):

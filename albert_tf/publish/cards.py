@@ -9,6 +9,7 @@ import string
 from albert_tf import files
 from albert_tf.checkpoints import huggingface, loading
 from albert_tf.checkpoints.run_directory import EVAL_RESULTS, NOT_COMPARED, RunDirectory
+from albert_tf.publish import card_header
 
 FILE = "README.md"
 _SETTINGS = (  # flags of a training that the card shows
@@ -39,8 +40,10 @@ def card(template, prefix=None, card_file=None, **values):
     Args:
         template: str, name of a Markdown file next to this one.
         prefix: str, the exported checkpoint; None for an export without weights.
-        card_file: str or None, a Markdown file on data, licence and use, from the user.
-        **values: str or numbers, for the placeholders of the template.
+        card_file: str or None, a Markdown file on data, licence and use, from the user. A YAML
+            block at its start is merged into that of the template.
+        **values: str or numbers, for the placeholders of the template. Of `path`, only the last
+            part is shown.
 
     Returns:
         str, Markdown.
@@ -49,13 +52,16 @@ def card(template, prefix=None, card_file=None, **values):
         UserError: a file is damaged.
     """
     text = importlib.resources.files(__package__).joinpath(template).read_text(encoding="utf-8")
-    parts = [string.Template(text).substitute(values, limits=_LIMITS).strip()]
+    values["path"] = os.path.basename(files.absolute_path(values["path"]).rstrip("/"))
+    header, text = card_header.split(string.Template(text).substitute(values, limits=_LIMITS))
+    theirs, about = card_header.split(files.read_text(card_file) if card_file else "", card_file)
+    parts = [card_header.merge(header, theirs), text.strip()]
     if prefix:
         run, step = RunDirectory(os.path.dirname(prefix)), loading.step_in(prefix)
         parts += ["## Training", _training(run.settings, step)]
         parts += ["## Evaluation", _evaluation(run, step)]
-    about = files.read_text(card_file).strip() if card_file else ""
-    return "\n\n".join([*parts, "## Data and licence", about or _NO_DATA]) + "\n"
+    parts += ["## Data and licence", about.strip() or _NO_DATA]
+    return "\n\n".join(filter(None, parts)) + "\n"
 
 
 def model_values(config, variables, tokenizer):

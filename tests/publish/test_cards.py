@@ -8,10 +8,12 @@ import pytest
 
 from albert_tf.checkpoints import writers
 from albert_tf.publish import cards
-from tests import tiny
+from tests import ROOT, tiny
+from tests.errors import refuses
 
 VALUES = tiny.CONFIG | {
-    "architecture": "AlbertModel", "parameters": "5", "dtype": "fp32", "path": "out", "example": "",
+    "architecture": "AlbertModel", "parameters": "5", "dtype": "fp32", "example": "",
+    "path": "/home/me/exports/out/",
 }  # fmt: skip
 RECORD = {
     "flags": {
@@ -93,6 +95,36 @@ def test_the_user_describes_the_data(prefix, tmp_path):
     path = tmp_path / "about.md"
     path.write_text("English Wikipedia, CC BY-SA 4.0; costs $5.\n")
     assert made(prefix, str(path))["Data and licence"] == path.read_text()
+    about = path.read_text()
+    given = "license: mit\ntags: [film,\n  albert]\nlibrary_name: x\nmodel-index:\n- name: a"
+    path.write_text(f"\ufeff---\r\n{given}\n---\n\n{about}")
+    text = cards.card("transformers_card.md", prefix, str(path), **VALUES)
+    _, header, body = text.split("---\n", 2)
+    assert header.splitlines() == [
+        "library_name: transformers", "tags:", "- albert", "- film", "license: mit", "model-index:",
+        "- name: a",
+    ]  # fmt: skip
+    assert body.startswith("\n# AlbertModel\n") and body.endswith(f"licence\n\n{about}")
+    assert "license" not in body and "/home" not in body
+    assert cards.card_header.merge({}, {}) == ""
+
+
+@pytest.mark.parametrize("path", ["albert_tf/models/english-small/README.md", "README.md"])
+def test_files_with_and_without_a_header(path):
+    text = (ROOT / path).read_text()
+    header, body = cards.card_header.split(text)
+    assert (header.get("license"), "license: " in body) == (
+        (["license: apache-2.0"], False) if "models" in path else (None, False)
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [("license: mit\n\nTrained on films.\n---\n", 4), ("- a\n---\n", 2), ("license: mit", 3)],
+)
+def test_a_header_that_is_not_closed(text, line):
+    with refuses(f"--card_file=x ... line {line} ... ---"):
+        cards.card_header.split(f"---\n{text}", "--card_file=x")
 
 
 def test_an_export_without_weights_has_no_training():
@@ -112,6 +144,6 @@ def test_the_example_fits_the_head(architecture, lines):
     example = cards.transformers_example(architecture)
     values = VALUES | {"architecture": architecture, "example": example}
     text = cards.card("transformers_card.md", **values)
-    assert f'.from_pretrained("$path")\n{example}\n```'.replace("$path", VALUES["path"]) in text
+    assert 'path = "out"' in text and f".from_pretrained(path)\n{example}\n```" in text
     assert ("[1, choices, T]" in example) == (lines == 2) == ("\n" in example)
     compile(example, "card", "exec")

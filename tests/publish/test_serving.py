@@ -466,7 +466,7 @@ def test_the_window_with_most_context_is_the_scripts():
 
 
 @pytest.mark.parametrize("name", ["RTE", "2.0"])
-def test_the_card_shows_how_to_call_the_export(name, exported):
+def test_the_card_shows_how_to_call_the_export(name, exported, monkeypatch):
     out, export = exported(name)
     card = (export / "README.md").read_text()
     seed = json.loads((out / "run.json").read_text())["seed"]
@@ -474,6 +474,7 @@ def test_the_card_shows_how_to_call_the_export(name, exported):
     assert "## Evaluation" in card and "|  |" not in card
     code = re.search(r"```python\n(.*?)```", card, re.DOTALL)[1]
     names = {}
+    monkeypatch.chdir(export.parent)
     exec(code, names)
     assert "text" in names["signatures"]
 

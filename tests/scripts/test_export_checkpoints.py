@@ -167,7 +167,8 @@ def test_directory_for_transformers(to_transformers, with_vocabulary, capsys):
         "tokenizer_config.json",
     ]  # fmt: skip
     card = (directory / "README.md").read_text()
-    assert f'AlbertForPreTraining.from_pretrained("{directory}")' in card
+    assert f'path = "{directory.name}"' in card
+    assert "AlbertForPreTraining.from_pretrained(path)" in card
     assert "## Training" in card and "Not recorded. Describe" in card
     config = json.loads((directory / "config.json").read_text())
     assert config["hidden_act"] == "gelu_new" and config["vocab_size"] == 3000

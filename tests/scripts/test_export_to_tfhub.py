@@ -76,8 +76,9 @@ def golden(variant):
 
 
 def example_of(module):
-    """The Python example of a module's card."""
-    return re.search(r"```python\n(.*?)```", (module / "README.md").read_text(), re.DOTALL)[1]
+    """The Python example of a module's card, called from elsewhere."""
+    code = re.search(r"```python\n(.*?)```", (module / "README.md").read_text(), re.DOTALL)[1]
+    return code.replace(f'"{module.name}"', repr(str(module)))
 
 
 # Loading and the model have all variants among the default tests; here some are enough.

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The YAML block at the start of a Markdown file, which the Hugging Face Hub reads.
+
+Nothing here imports TensorFlow, so that a file of the user is checked before any work.
+"""
+
+import re
+
+from albert_tf.errors import UserError
+
+_MARK = "---"
+_KEY = re.compile(r"[^\s#\]}-][^:]*(?=:(\s|$))")
+
+
+def split(text, where=""):
+    """Splits a Markdown text into its YAML block and the rest.
+
+    Args:
+        text: str.
+        where: str, the file of the text, for the message.
+
+    Returns:
+        (dict of top-level key -> list of its lines, the text after the block). The dict is empty if
+        there is no block.
+
+    Raises:
+        UserError: a line of text comes before the end of the block.
+    """
+    lines, header, key = text.removeprefix("\ufeff").split("\n"), {}, ""
+    if lines[0].rstrip() != _MARK:
+        return header, text
+    for number, line in enumerate((*lines[1:], "the end of the file"), 2):
+        line = line.rstrip()
+        if line == _MARK:
+            return header, "\n".join(lines[number:])
+        if found := _KEY.match(line):
+            key = found[0]
+        elif line and line[0] != "#" and not (key and line[0] in " \t-]}"):
+            break
+        header.setdefault(key, []).append(line)
+    raise UserError(
+        f"{where}: the YAML block that line 1 begins is not closed before line {number} "
+        f"({line[:60]}). Write a line --- at its end; if line 1 is no YAML, remove it"
+    )
+
+
+def merge(ours, theirs):
+    """Merges two YAML blocks: all keys of both; of a key of both, our value or the whole list.
+
+    Args:
+        ours: dict, from `split`.
+        theirs: dict, from `split`.
+
+    Returns:
+        str, lines of Markdown; "" if both are empty.
+    """
+    merged = ours | theirs | ours
+    for key in ours.keys() & theirs.keys():
+        if ours[key][1:]:  # a list
+            entries = re.split("[,\n]", "\n".join(theirs[key]).partition(":")[2])
+            entries = [f"- {name}" for entry in entries if (name := entry.strip(" \t-[]"))]
+            merged[key] = [*dict.fromkeys(ours[key] + entries)]
+    lines = [line for lines in merged.values() for line in lines]
+    return "\n".join([_MARK, *lines, _MARK]) if lines else ""
