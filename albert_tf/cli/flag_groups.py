@@ -143,8 +143,7 @@ def check_paths(given, skip=()):
             if columns["path"] == "config":
                 check_config(path)
             if name == "card_file":
-                where = f"--{name}={path}"
-                card_header.split(decode(read_local(path), where), where)
+                card_header.split(decode(read_local(path), where := f"--{name}={path}"), where)
 
 
 def _problem(kind, path):

@@ -4,12 +4,14 @@
 Nothing here imports TensorFlow, so that a file of the user is checked before any work.
 """
 
+import itertools
 import re
 
 from albert_tf.errors import UserError
 
-_MARK = "---"
-_KEY = re.compile(r"[^\s#\]}-][^:]*(?=:(\s|$))")
+# A top-level key of YAML, or a line that belongs to the key before it, or a comment.
+_LINE = re.compile(r"(?P<key>[^\s#\]}-][^:]*):(\s|$)|[\s#\]}-]|$")
+_ENTRY = re.compile(r"[^\s,\[\]-][^,\n\]]*")  # of either form of a list
 
 
 def split(text, where=""):
@@ -27,16 +29,15 @@ def split(text, where=""):
         UserError: a line of text comes before the end of the block.
     """
     lines, header, key = text.removeprefix("\ufeff").split("\n"), {}, ""
-    if lines[0].rstrip() != _MARK:
+    if lines[0].rstrip() != "---":
         return header, text
     for number, line in enumerate((*lines[1:], "the end of the file"), 2):
         line = line.rstrip()
-        if line == _MARK:
+        if line == "---":
             return header, "\n".join(lines[number:])
-        if found := _KEY.match(line):
-            key = found[0]
-        elif line and line[0] != "#" and not (key and line[0] in " \t-]}"):
+        if not (found := _LINE.match(line)):
             break
+        key = found["key"] or key
         header.setdefault(key, []).append(line)
     raise UserError(
         f"{where}: the YAML block that line 1 begins is not closed before line {number} "
@@ -57,8 +58,6 @@ def merge(ours, theirs):
     merged = ours | theirs | ours
     for key in ours.keys() & theirs.keys():
         if ours[key][1:]:  # a list
-            entries = re.split("[,\n]", "\n".join(theirs[key]).partition(":")[2])
-            entries = [f"- {name}" for entry in entries if (name := entry.strip(" \t-[]"))]
-            merged[key] = [*dict.fromkeys(ours[key] + entries)]
-    lines = [line for lines in merged.values() for line in lines]
-    return "\n".join([_MARK, *lines, _MARK]) if lines else ""
+            entries = _ENTRY.findall("\n".join(theirs[key]).partition(":")[2])
+            merged[key] = [*dict.fromkeys(ours[key] + [f"- {entry}" for entry in entries])]
+    return "\n".join(["---", *itertools.chain(*merged.values()), "---"]) if merged else ""
