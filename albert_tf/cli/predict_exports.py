@@ -48,7 +48,8 @@ def of_export(directory, embeddings):
     outputs = tuple(name for name in (*OUTPUTS, *options.EMBEDDINGS) if name in found)
     path = os.path.join(directory, "assets", LABELS_FILE)
     count = found["probabilities"].shape[-1] if "probabilities" in found else None
-    labels = read_labels(path, count) if tf.io.gfile.exists(path) else ()
+    is_score = "predictions" in found and found["predictions"].dtype.is_floating
+    labels = read_labels(path, count) if tf.io.gfile.exists(path) and not is_score else ()
     num_options = specs["options"].shape[1] if "options" in specs else None
 
     def predict(examples):

@@ -82,8 +82,9 @@ def export(functions, settings, task, prefix, source):
         tflite = tflite_files.convert(Holder(model), functions)
     path = new_directory(os.path.join(settings.export_dir, task.export_folder))
     contents = {CONFIG_FILE: model.config.to_json_string()}
-    if functions.labels is not None:
-        contents[LABELS_FILE] = "".join(f"{label}\n" for label in functions.labels)
+    names = functions.labels or getattr(task.kind, "scores", None) or ()
+    if names:
+        contents[LABELS_FILE] = "".join(f"{name}\n" for name in names)
     assets = {"sp_model_file" if tokenizer.is_sentencepiece else "vocab_file": tokenizer.path}
     with tempfile.TemporaryDirectory() as directory:
         for name, content in contents.items():
@@ -92,7 +93,7 @@ def export(functions, settings, task, prefix, source):
         # Without the tokenizer, it can be loaded without tensorflow-text.
         module = Holder(model, tokenizer if settings.export_text else None, assets)
         signatures = functions.signatures(settings.export_text)
-        card = _card(functions, signatures, settings, task, prefix, path)
+        card = _card(functions, signatures, settings, task, names, prefix, path)
         save_module(module, path, signatures, card)
     if settings.export_text:
         texts = " ".join(f"--{name}=..." for name in functions.texts.signature)
@@ -100,12 +101,10 @@ def export(functions, settings, task, prefix, source):
         print(as_called("Try it: python predict.py"), f"--saved_model={shlex.quote(path)} {texts}")
     else:
         print(f"Exported {source}, for ids only: {path}")
-    tflite_files.save(settings.export_dir, tflite)
-    if tflite and LABELS_FILE in contents:  # TFLite files have no assets
-        files.write_text(os.path.join(settings.export_dir, LABELS_FILE), contents[LABELS_FILE])
+    tflite_files.save(settings.export_dir, tflite, contents.get(LABELS_FILE, ""))
 
 
-def _card(functions, signatures, settings, task, prefix, path):
+def _card(functions, signatures, settings, task, names, prefix, path):
     """The text of the `README.md` of an export to a path, which its example names."""
     model, texts, rows = functions.model, functions.texts, []
     for name, call in signatures.items():
@@ -117,7 +116,7 @@ def _card(functions, signatures, settings, task, prefix, path):
         settings.card_file,
         **cards.model_values(model.config, model.trainable_variables, texts.tokenizer),
         task=task.name,
-        labels=", ".join(functions.labels or ["none"]),
+        names=cards.listed(names or ["none"]),
         max_seq_length=texts.max_seq_length,
         imports=", tensorflow_text" if settings.export_text else "",
         example=_example(texts) if settings.export_text else "print(list(signatures))",

@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf import files
+from albert_tf.config import LABELS_FILE
 from albert_tf.errors import UserError
 from albert_tf.publish.signatures import id_specs, traced
 
@@ -60,15 +61,20 @@ def convert(module, functions):
     return found
 
 
-def save(directory, converted):
-    """Writes TFLite files, and prints their paths.
+def save(directory, converted, names):
+    """Writes TFLite files and the names of their outputs, and prints the paths of the first.
 
     Args:
         directory: str.
         converted: dict, from `convert`.
+        names: str, content of LABELS_FILE, as the files have no assets; "" if there are none.
     """
     paths = {kind: os.path.join(directory, TFLITE_NAMES[kind]) for kind in converted}
-    files.write_bytes({paths[kind]: content for kind, (content, _) in converted.items()})
+    contents = {paths[kind]: content for kind, (content, _) in converted.items()}
+    labels_file = os.path.join(directory, LABELS_FILE)
+    if any(map(tf.io.gfile.exists, contents)):  # of an earlier export, perhaps of another task
+        files.remove(labels_file)
+    files.write_bytes(contents | ({labels_file: names.encode()} if contents and names else {}))
     for kind, (content, difference) in converted.items():
         print(
             f"TFLite, {kind}: {paths[kind]}, {len(content) / 2**20:.2f} MiB, largest difference "

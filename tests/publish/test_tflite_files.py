@@ -25,6 +25,20 @@ def test_a_tflite_file_with_nan():
         tflite_files.convert(saved_models.Holder(model), functions)
 
 
+def test_names_of_outputs_are_those_of_the_files_next_to_them(tmp_path):
+    path = tmp_path / "labels.txt"
+    path.write_text("of the user")
+    files = {"float": (b"content", 0.0)}
+    for converted, names, expected in (
+        ({}, "no\nyes\n", "of the user"),
+        (files, "", "of the user"),  # there were no files that it belongs to
+        (files, "no\nyes\n", "no\nyes\n"),
+        (files, "", None),
+    ):
+        tflite_files.save(str(tmp_path), converted, names)
+        assert (path.read_text() if path.exists() else None) == expected
+
+
 def test_places_in_a_beam_are_no_difference():
     expected = {
         "start_top_index": np.array([[[3, 4]]]),

@@ -1021,6 +1021,10 @@ def test_scores_have_their_own_units_everywhere(columns, run_main, tmp_path):
     run_main(export_checkpoints, **hf)
     outputs = json.loads((tmp_path / "hf" / "config.json").read_text())["id2label"].values()
     assert [*outputs] == (columns.split(",") if "," in columns else ["LABEL_0"])
+    named = [path.read_text() for path in tmp_path.glob("export/*/assets/labels.txt")]
+    assert named == (["1\n2\n"] if "," in columns else [])
+    (card,) = tmp_path.glob("export/*/README.md")
+    assert f"in this order | {'`1`, `2`' if named else '`none`'} |" in card.read_text()
     means = scores.mean(axis=0)
     assert 1000 < means[0] < 6000 and means[-1] == pytest.approx(means[0] * len(means), rel=0.2)
     places = {"albert_directory": out, "export_path": tmp_path / "tf2" / "model.ckpt-best"}
