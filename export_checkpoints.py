@@ -226,19 +226,21 @@ def export_to_transformers(given, model):
         for name, text in task_files(model).items() if has_head else ():
             if text:
                 files.write_text(os.path.join(directory, name), text)
+        left_out = [name for name in tensors if name not in written]
         card = cards.card(
             "transformers_card.md",
             model.source.checkpoint,
             given.card_file,
+            left_out,
             **dataclasses.asdict(config),
             architecture=architecture,
             example=cards.transformers_example(architecture),
+            max_seq_length=length,
             parameters=f"{sum(tensors[name].size for name in written):,}",
             dtype=given.dtype,
             path=given.export_path,
         )
         files.write_text(os.path.join(directory, cards.FILE), card)
-    left_out = [name for name in tensors if name not in written]
     if left_out:
         print(f"  {architecture} has no place for: {', '.join(left_out)}")
     settings = model.source.settings

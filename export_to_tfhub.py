@@ -6,6 +6,7 @@ python export_to_tfhub.py --albert_directory=albert_base --export_path=modules/a
   --export_type=preprocessing
 """
 
+import dataclasses
 import os
 import tempfile
 
@@ -34,7 +35,7 @@ def export_model(given, tokenizer):
     path = flag_groups.exported_checkpoint(given)
     report = loading.load(path, name_table.named_variables(model))
     loading.check_fit(report)
-    print(report)
+    print(dataclasses.replace(report, missing=()))  # heads, which are left out
     trained = []
     for name, title in (("sop", "sentence-order"), ("mlm", "masked-LM")):
         if not {*name_table.HEAD_NAMES[hub.HEADS[name]]} & {*report.not_loaded}:
@@ -53,7 +54,7 @@ def export_model(given, tokenizer):
         module = hub.HubModule(model, trained, assets, **tokenizer.casing)
         signatures = module.signatures()
         card = hub.model_card(
-            config, module, signatures, given.export_path, tokenizer, report.prefix, given.card_file
+            config, module, signatures, given.export_path, tokenizer, report, given.card_file
         )
         saved_models.save_module(module, given.export_path, signatures, card)
 

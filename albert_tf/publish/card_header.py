@@ -11,7 +11,6 @@ from albert_tf.errors import UserError
 
 # A top-level key of YAML, or a line that belongs to the key before it, or a comment.
 _LINE = re.compile(r"(?P<key>[^\s#\]}-][^:]*):(\s|$)|[\s#\]}-]|$")
-_ENTRY = re.compile(r"[^\s,\[\]-][^,\n\]]*")  # of either form of a list
 
 
 def split(text, where=""):
@@ -46,7 +45,7 @@ def split(text, where=""):
 
 
 def merge(ours, theirs):
-    """Merges two YAML blocks: all keys of both; of a key of both, our value or the whole list.
+    """Merges two YAML blocks: the keys of both, and our value if both have a key.
 
     Args:
         ours: dict, from `split`.
@@ -55,9 +54,5 @@ def merge(ours, theirs):
     Returns:
         str, lines of Markdown; "" if both are empty.
     """
-    merged = ours | theirs | ours
-    for key in ours.keys() & theirs.keys():
-        if ours[key][1:]:  # a list
-            entries = _ENTRY.findall("\n".join(theirs[key]).partition(":")[2])
-            merged[key] = [*dict.fromkeys(ours[key] + [f"- {entry}" for entry in entries])]
-    return "\n".join(["---", *itertools.chain(*merged.values()), "---"]) if merged else ""
+    lines = [*itertools.chain(*(ours | theirs | ours).values())]
+    return "\n".join(["---", *lines, "---"]) if lines else ""

@@ -19,10 +19,9 @@ _SETTINGS = (  # flags of a training that the card shows
     "max_seq_length", "long_texts", "max_windows", "masked_lm_budget", "dtype",
 )  # fmt: skip
 _MOST_FILES = 10  # input files to name
-_NO_RECORD = (
-    "Not recorded: there is no `run.json` next to the checkpoint. Describe the training here."
-)
+_NO_RECORD = "Not recorded: no `run.json` of a training was there. Describe the training here."
 _NO_METRICS = "Not recorded: this checkpoint was not evaluated in its training run."
+_NO_HEAD = "Not listed: metrics of this checkpoint are of a head that is not in this export."
 _LIMITS = (
     "The model knows only the language, the casing and the kind of text that it was trained on. It "
     "can repeat errors and prejudices of that text. Test it on your own data before you rely on it."
@@ -34,7 +33,7 @@ _NO_DATA = (
 )
 
 
-def card(template, prefix=None, card_file=None, **values):
+def card(template, prefix=None, card_file=None, left_out=(), **values):
     """Text of a model card.
 
     Args:
@@ -42,6 +41,7 @@ def card(template, prefix=None, card_file=None, **values):
         prefix: str, the exported checkpoint; None for an export without weights.
         card_file: str or None, a Markdown file on data, licence and use, from the user. A YAML
             block at its start is merged into that of the template.
+        left_out: list of str, weights of the checkpoint's heads that the export lacks.
         **values: str or numbers, for the placeholders of the template. Of `path`, only the last
             part is shown.
 
@@ -59,7 +59,7 @@ def card(template, prefix=None, card_file=None, **values):
     if prefix:
         run, step = RunDirectory(os.path.dirname(prefix)), loading.step_in(prefix)
         parts += ["## Training", _training(run.settings, step)]
-        parts += ["## Evaluation", _evaluation(run, step)]
+        parts += ["## Evaluation", _NO_HEAD if left_out else _evaluation(run, step)]
     parts += ["## Data and licence", about.strip() or _NO_DATA]
     return "\n\n".join(filter(None, parts)) + "\n"
 
@@ -83,29 +83,35 @@ def model_values(config, variables, tokenizer):
 
 def transformers_example(architecture):
     """Python lines of a card that call a model of a class of the transformers library."""
+    how = 'truncation=True, return_tensors="pt"'
     if architecture != huggingface.MULTIPLE_CHOICE:
-        return 'outputs = model(**tokenizer("A sentence.", return_tensors="pt"))'
+        return f'outputs = model(**tokenizer("A sentence.", {how}))'
     return (
-        'rows = tokenizer(["Why?"] * 2, ["Yes.", "No."], padding=True, return_tensors="pt")\n'
+        f'rows = tokenizer(["Why?"] * 2, ["Yes.", "No."], padding=True, {how})\n'
         "outputs = model(**{name: ids[None] for name, ids in rows.items()})  # [1, choices, T]"
     )
 
 
 def listed(names):
-    """Names as code, with commas between them."""
-    return f"`{'`, `'.join(names)}`"
+    """Names as code, with commas between them, also for a cell of a table."""
+    return _escaped(f"`{'`, `'.join(names)}`")
 
 
 def table(*rows):
     """A Markdown table; the first row is its header."""
     head, *body = rows
     return "\n".join(
-        f"| {' | '.join(map(str, row))} |" for row in [head, ["---"] * len(head), *body]
+        f"| {' | '.join(map(_escaped, row))} |" for row in [head, ["---"] * len(head), *body]
     )
 
 
+def _escaped(value):
+    """A value in a cell of a table, where | ends the cell, also in code."""
+    return str(value).replace("|", "\\|")
+
+
 def _training(settings, step):
-    if settings is None:
+    if settings is None or not settings.versions:  # a model may be saved without a training
         return _NO_RECORD
     rows = [("setting", "value"), ("updates", step)]
     for name in _SETTINGS:

@@ -202,7 +202,7 @@ class Preprocessing(tf.Module):
 # --- Cards: README.md of modules, made from the templates next to this file ----------------------
 
 
-def model_card(config, module, signatures, path, tokenizer, prefix, card_file=None):
+def model_card(config, module, signatures, path, tokenizer, report, card_file=None):
     """Text of the `README.md` of an encoder module.
 
     Args:
@@ -211,7 +211,7 @@ def model_card(config, module, signatures, path, tokenizer, prefix, card_file=No
         signatures: iterable of str, their names.
         path: str, the module's future path, for the example.
         tokenizer: FullTokenizer.
-        prefix: str, the checkpoint.
+        report: loading.Report on the checkpoint.
         card_file: str or None, as of `cards.card`.
     """
     outputs = (
@@ -222,8 +222,9 @@ def model_card(config, module, signatures, path, tokenizer, prefix, card_file=No
     special_ids = tokenizer.special_ids(with_mask=False)
     return cards.card(
         "encoder_card.md",
-        prefix,
+        report.prefix,
         card_file,
+        report.unused_weights,
         **cards.model_values(config, module.trainable_variables, tokenizer),
         inputs=cards.listed(HUB_INPUTS),
         heads="".join(rows),

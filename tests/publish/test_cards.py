@@ -13,7 +13,7 @@ from tests.errors import refuses
 
 VALUES = tiny.CONFIG | {
     "architecture": "AlbertModel", "parameters": "5", "dtype": "fp32", "example": "",
-    "path": "/home/me/exports/out/",
+    "path": "/home/me/exports/out/", "max_seq_length": 30,
 }  # fmt: skip
 RECORD = {
     "flags": {
@@ -83,9 +83,12 @@ def test_what_was_recorded_is_shown(prefix, tmp_path):
     assert table.splitlines()[2:] == ["| eval_accuracy | 0.75 |", "| loss | 0.5 |"]
 
 
-def test_what_is_not_known_is_to_be_filled_in(prefix):
+@pytest.mark.parametrize("record", [None, {"versions": {}, "seed": None}])
+def test_what_is_not_known_is_to_be_filled_in(record, prefix, tmp_path):
+    if record:  # of a model that was saved without a training
+        (tmp_path / "run.json").write_text(json.dumps(RECORD | record))
     found = made(prefix)
-    assert "there is no `run.json`" in found["Training"]
+    assert "no `run.json` of a training" in found["Training"] and "|" not in found["Training"]
     assert "was not evaluated" in found["Evaluation"]
     assert "Not recorded. Describe" in found["Data and licence"]
     assert "Test it on your own data" in found["Intended use and limits"]
@@ -101,7 +104,7 @@ def test_the_user_describes_the_data(prefix, tmp_path):
     text = cards.card("transformers_card.md", prefix, str(path), **VALUES)
     _, header, body = text.split("---\n", 2)
     assert header.splitlines() == [
-        "library_name: transformers", "tags:", "- albert", "- film", "license: mit", "model-index:",
+        "library_name: transformers", "license: mit", "tags: [film,", "  albert]", "model-index:",
         "- name: a",
     ]  # fmt: skip
     assert body.startswith("\n# AlbertModel\n") and body.endswith(f"licence\n\n{about}")
@@ -127,6 +130,17 @@ def test_a_header_that_is_not_closed(text, line):
         cards.card_header.split(f"---\n{text}", "--card_file=x")
 
 
+def test_metrics_of_a_head_that_is_not_in_the_export(prefix, tmp_path):
+    (tmp_path / "eval_results.txt").write_text(RESULTS)
+    text = cards.card("transformers_card.md", prefix, None, ["output_bias"], **VALUES)
+    assert "of a head that is not in this export" in text and "eval_accuracy" not in text
+
+
+def test_bars_in_names_do_not_end_a_cell():
+    assert cards.listed(["R|B", "2, or 3"]) == r"`R\|B`, `2, or 3`"
+    assert cards.table(("a", "b"), ("f1_R|B", 1)).endswith(r"| f1_R\|B | 1 |")
+
+
 def test_an_export_without_weights_has_no_training():
     assert list(made()) == ["Use", "Intended use and limits", "Data and licence"]
 
@@ -146,4 +160,5 @@ def test_the_example_fits_the_head(architecture, lines):
     text = cards.card("transformers_card.md", **values)
     assert 'path = "out"' in text and f".from_pretrained(path)\n{example}\n```" in text
     assert ("[1, choices, T]" in example) == (lines == 2) == ("\n" in example)
+    assert "truncation=True" in example and "| longest sequence | 30 tokens |" in text
     compile(example, "card", "exec")

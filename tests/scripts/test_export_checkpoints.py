@@ -326,6 +326,7 @@ def test_heads_that_transformers_lacks_are_told(fine_tuned, export, capsys):
     (folder / run_directory.THRESHOLD).write_text(tuned)
     theirs = export(folder, "hf", **HF)
     assert not (theirs / run_directory.THRESHOLD).exists()  # it is of that head
+    assert "of a head that is not in this export" in (theirs / "README.md").read_text()
     printed = capsys.readouterr().out
     assert_says(printed, "AlbertModel ... answer_class/dense_0/kernel", "25 ... AlbertModel")
     ours = export(folder)
