@@ -48,17 +48,16 @@ def main(given):
     records = record_files.expand_patterns(settings.input_file, "input_file")
     if settings.eval_input_file:
         records += record_files.expand_patterns(settings.eval_input_file, "eval_input_file")
-    vocabulary = settings.typed(*run_directory.VOCABULARY_FLAGS)
-    tokenizer = training_flags.tokenizer_of_records(records, vocabulary)
-    training_flags.check_records(model, tokenizer)
+    made = training_flags.made_with(records, settings)
+    training_flags.check_records(model, made)
     run_options = training_flags.options_of(
         options.Pretraining,
         model,
-        tokenizer,
+        made,
         train_steps=settings.num_train_steps,
         warmup_steps=settings.num_warmup_steps,
         length_buckets=training_flags.length_buckets(settings),
-        masking=training_flags.masking(model, tokenizer),
+        masking=training_flags.masking(model, made),
     )
     training_flags.check_directory(settings)
     pretraining.pretrain(model.config, run_options, launch.set_up_devices(settings))

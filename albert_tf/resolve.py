@@ -48,6 +48,11 @@ def as_argument(name, value=None):
     return name if value is None else f"{name}={value!r}"
 
 
+def hashes(then, now):
+    """How the hash of a file has changed, for messages; the old one is None if it is unknown."""
+    return f"(sha256 {(then or 'unknown')[:8]} then, {now[:8]} now)"
+
+
 class Fact(NamedTuple):
     """What a file says of a setting.
 
@@ -300,6 +305,8 @@ def contradictions(values, facts, *, key=None, shown=as_flag):
                 sentences.append(f"{shown(name, path)} contradicts {fact.where}: it has {said}")
         elif ours != theirs:
             said = shown(name, fact.value) if fact.value is not None else f"no {shown(name)}"
+            if isinstance(fact.key, str):  # of a file, whose path may be the same
+                said += f" {hashes(theirs, ours)}"
             sentences.append(f"{shown(name, value)} contradicts {fact.where}, which has {said}")
     return sentences
 

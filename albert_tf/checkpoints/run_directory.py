@@ -16,6 +16,7 @@ from tensorflow.python.training.checkpoint_state_pb2 import CheckpointState  # i
 from albert_tf import files, models, options, state_files
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError, check_choice
+from albert_tf.resolve import hashes
 
 BEST = "model.ckpt-best"
 SAFETENSORS = "model.safetensors"
@@ -175,6 +176,11 @@ def _is_file(path):
     return tf.io.gfile.exists(path) and not tf.io.gfile.isdir(path)
 
 
+def change_of(path, sha256):
+    """What has happened to a file since it had a hash (str or None), for messages: str."""
+    return f"has changed {hashes(sha256, files.sha256(path))}" if _is_file(path) else "is gone"
+
+
 def exists(prefix):
     """Whether a checkpoint exists."""
     return tf.io.gfile.exists(prefix + ".index")
@@ -329,6 +335,12 @@ class Vocabulary:
 
     def __post_init__(self):
         check_choice("flag", self.flag, VOCABULARY_FLAGS)
+
+    @classmethod
+    def of(cls, tokenizer):
+        """The Vocabulary of a FullTokenizer."""
+        name = next(filter(tokenizer.arguments.get, VOCABULARY_FLAGS))
+        return cls(name, files.absolute_path(tokenizer.path), files.sha256(tokenizer.path))
 
     def is_file(self, path):
         """Whether a file exists and is this vocabulary."""

@@ -368,7 +368,8 @@ def tokenizer_arguments(resolved, found, shown=as_flag):
         recorded = found and found.settings and found.settings.vocabulary
         where = f"{found.directory} holds no vocabulary: " if found else ""
         if recorded:
-            where = f"{recorded.path} of {found.settings_file} is gone or another file now: "
+            change = run_directory.change_of(recorded.path, recorded.sha256)
+            where = f"{recorded.path} of {found.settings_file} {change}: if you have the old file, "
         elif found and tf.io.gfile.exists(os.path.join(found.directory, huggingface.TOKENIZER)):
             name = huggingface.TOKENIZER
             where = f"{found.directory} has only {name}: put spiece.model or vocab.txt there, or "

@@ -5,10 +5,11 @@ import contextlib
 import math
 import os
 import sys
+from typing import NamedTuple
 
 from albert_tf import files, models, options, resolve
-from albert_tf.checkpoints import run_directory, source
-from albert_tf.cli import flag_groups, launch
+from albert_tf.checkpoints import run_directory
+from albert_tf.cli import launch
 from albert_tf.errors import UserError, about
 from albert_tf.records import feature_cache, graph_masking, record_files
 from albert_tf.text import tokenization
@@ -19,13 +20,34 @@ HIGH_RATE = 0.1  # of a learning rate, far above those of any optimizer here
 _BATCHES_PER_BUCKET = 10  # in a shuffle window, so that few batches mix lengths
 
 
-def options_of(kind, model, tokenizer, *, train_steps, warmup_steps, **others):
+class MadeWith(NamedTuple):
+    """What records or features are made with, as far as it is known.
+
+    Attributes:
+        tokenizer: FullTokenizer; None if its vocabulary is gone or another file now.
+        casing: dict of name in CASING -> bool.
+        vocabulary: run_directory.Vocabulary.
+        lost: str, a sentence on a vocabulary that is gone or another file now.
+    """
+
+    tokenizer: tokenization.FullTokenizer | None
+    casing: dict
+    vocabulary: run_directory.Vocabulary | None
+    lost: str = ""
+
+    @classmethod
+    def of(cls, tokenizer):
+        """The MadeWith of a FullTokenizer."""
+        return cls(tokenizer, tokenizer.casing, run_directory.Vocabulary.of(tokenizer))
+
+
+def options_of(kind, model, made, *, train_steps, warmup_steps, **others):
     """Makes the options of a run, with the content of run.json if it trains.
 
     Args:
         kind: class, options.FineTuning or options.Pretraining.
         model: model_flags.Model.
-        tokenizer: FullTokenizer; None if unknown.
+        made: MadeWith.
         train_steps: int, updates to train for, or the step that ends a wait for checkpoints.
         warmup_steps: int.
         **others: further values, or replacements for settings.
@@ -40,7 +62,7 @@ def options_of(kind, model, tokenizer, *, train_steps, warmup_steps, **others):
         values["save_checkpoints_steps"] = interval
         print(f"A checkpoint is written after each epoch, every {interval} updates.")
     if settings.do_train:
-        values["record"] = record = _record(settings, model, tokenizer)
+        values["record"] = record = _record(settings, model, made)
         if model.resumes:
             step = run_directory.step_of(model.source.checkpoint)
             run_record.check_done(model.source, step, train_steps, settings, record)
@@ -64,8 +86,8 @@ def _evaluates_by_epoch(settings):
     return epochs == resolve.RECORD and interval == resolve.DEFAULT
 
 
-def _record(settings, model, tokenizer):
-    """Makes the RunSettings of a command with a model and a tokenizer, which may be None."""
+def _record(settings, model, made):
+    """Makes the RunSettings of a command with a model and a MadeWith."""
     flags, before = settings.effective(), model.resumes and model.source.settings
     if before:  # what nobody typed, neither now nor before, is no change
         kept = before.flags.keys() | settings.typed()
@@ -75,15 +97,9 @@ def _record(settings, model, tokenizer):
     if _evaluates_by_epoch(settings):
         flags.pop("save_checkpoints_steps", None)
     text = {name: settings.get(name) for name in run_directory.TEXT_FLAGS if name in settings}
-    given = {name: settings.get(name) for name in run_directory.VOCABULARY_FLAGS}
-    if tokenizer:
-        text, given = text | tokenizer.casing, tokenizer.arguments
-    name, vocabulary = next(filter(given.get, run_directory.VOCABULARY_FLAGS), None), None
-    if name:
-        path = files.absolute_path(given[name])
-        vocabulary = run_directory.Vocabulary(name, path, files.sha256(path))
+    text, config = text | made.casing, model.config.to_dict()
     return run_directory.RunSettings(
-        flags=flags, config=model.config.to_dict(), text=text, vocabulary=vocabulary
+        flags=flags, config=config, text=text, vocabulary=made.vocabulary
     )
 
 
@@ -143,12 +159,12 @@ def length_buckets(settings):
 # --- Pre-training --------------------------------------------------------------------------------
 
 
-def masking(model, made_by):
+def masking(model, made):
     """Makes a graph_masking.Masking; None without --masked_lm_budget.
 
     Args:
         model: model_flags.Model, whose vocabulary must be large enough for the records.
-        made_by: FullTokenizer that made the records; None if unknown.
+        made: MadeWith, of the records.
 
     Raises:
         UserError: the vocabulary is too large for the model, or has no [MASK].
@@ -157,11 +173,10 @@ def masking(model, made_by):
     budget = settings.masked_lm_budget
     if not budget:
         return None
-    if not made_by:
-        flag_groups.need_vocabulary(settings, resolve.as_flag("masked_lm_budget", budget))
-    tokenizer = made_by or tokenization.FullTokenizer(
-        vocab_file=settings.vocab_file, spm_model_file=settings.spm_model_file
-    )
+    tokenizer = made.tokenizer
+    if not tokenizer:
+        lost = f", and {made.lost}" if made.lost else ": give --spm_model_file or --vocab_file"
+        raise UserError(f"--masked_lm_budget={budget} needs a vocabulary{lost}")
     model.config.check_vocabulary(tokenizer)
     wanted = round(budget * settings.max_seq_length)
     if wanted > settings.max_predictions_per_seq:
@@ -177,59 +192,78 @@ def masking(model, made_by):
     )
 
 
-def tokenizer_of_records(paths, typed):
-    """The FullTokenizer that made record files; None if unknown, gone or changed.
+def made_with(paths, settings):
+    """The MadeWith of record files, from their summaries.
 
-    A vocabulary that is typed takes the place of the one in the summary, which may be gone.
+    A vocabulary in the settings takes the place of the one in the summary, which may be gone.
 
     Args:
         paths: list of str.
-        typed: dict of name in VOCABULARY_FLAGS -> path.
+        settings: resolve.Resolved.
 
     Raises:
         UserError: two files were made with different vocabularies or casing, or another
             vocabulary is typed.
     """
-    made = {}  # fingerprint -> (the first file, arguments)
-    for path, (arguments, fingerprint) in record_files.tokenizers_of(paths).items():
-        made.setdefault(fingerprint, (path, arguments))
+    made = {}  # fingerprint -> (the first file, its summary)
+    for path, summary in record_files.summaries_of(paths).items():
+        made.setdefault(summary["vocabulary"], (path, summary))
     if len(made) > 1:
         (first, ours), (other, theirs), *_ = made.values()
         raise UserError(
             f"{first} was made with {_shown(ours)}, and {other} with {_shown(theirs)}: make the "
             "records with one vocabulary and one casing"
         )
-    given = {name: value for name, value in typed.items() if value}
-    replaced = dict.fromkeys(run_directory.VOCABULARY_FLAGS) | given if given else {}
-    for fingerprint, (path, arguments) in made.items():
+    names = run_directory.VOCABULARY_FLAGS
+    typed = {name: path for name, path in settings.typed(*names).items() if path}
+    given = typed or {name: settings.get(name) for name in names if settings.get(name)}
+    if not made and given:
+        return MadeWith.of(tokenization.FullTokenizer(**given))._replace(casing={})
+    if not made:
+        return MadeWith(None, {}, None)
+    [(fingerprint, (path, summary))] = made.items()
+    arguments, sha256 = summary["tokenizer"], summary.get("vocabulary_sha256")
+    candidates = [arguments | dict.fromkeys(names) | given] * bool(given)
+    for candidate in [*candidates, *[arguments] * (not typed)]:
         with contextlib.suppress(UserError, TypeError):  # vocabulary gone, or summary damaged
-            tokenizer = tokenization.FullTokenizer(**arguments | replaced)
+            tokenizer = tokenization.FullTokenizer(**candidate)
             if tokenizer.fingerprint == fingerprint:
-                return tokenizer
-        if given:
-            raise UserError(
-                f"{', '.join(given.values())} is not the vocabulary of {path}, which was made with "
-                f"{_shown(arguments)}"
-            )
-    return None
+                return MadeWith.of(tokenizer)
+    for file in typed.values():
+        raise UserError(
+            f"{file} is not the vocabulary of {path}, which was made with {_shown(summary)} "
+            + resolve.hashes(sha256, files.sha256(file))
+        )
+    name = next(filter(arguments.get, names), names[0])
+    file = str(arguments.get(name))
+    lost = (
+        f"{path} was made with {file}, which {run_directory.change_of(file, sha256)}: give a copy "
+        f"of the old file as --{name}, or make the records again"
+    )
+    vocabulary = sha256 and run_directory.Vocabulary(name, file, sha256)
+    casing = {name: arguments[name] for name in run_directory.CASING if name in arguments}
+    return MadeWith(None, casing, vocabulary, lost)
 
 
-def _shown(arguments):
-    return " ".join(resolve.as_flag(*item) for item in arguments.items() if item[1] is not None)
+def _shown(summary):
+    given = summary["tokenizer"].items()
+    return " ".join(resolve.as_flag(*item) for item in given if item[1] is not None)
 
 
-def check_records(model, tokenizer):
+def check_records(model, made):
     """Raises UserError if the weights have another vocabulary or casing than the records.
 
     Args:
         model: model_flags.Model.
-        tokenizer: FullTokenizer of the records; None if unknown.
+        made: MadeWith, of the records.
     """
-    settings, found = model.settings, model.source
-    if not (tokenizer and found):
-        return
-    made = tokenizer.casing | {source.vocabulary_flag(tokenizer.path): tokenizer.path}
-    wrong = resolve.contradictions(made, settings.facts, key=source.key)
+    settings, vocabulary = model.settings, made.vocabulary
+    if made.lost and settings.do_train and not settings.masked_lm_budget:
+        print(f"Warning: {made.lost}.")
+    values = made.casing | ({vocabulary.flag: vocabulary.path} if vocabulary else {})
+    wrong = resolve.contradictions(
+        values, settings.facts, key=lambda n, v: v if n in made.casing else vocabulary.sha256
+    )
     if wrong and not settings.allow_changes_on_resume:
         raise UserError(
             f"--input_file: {'; '.join(wrong)}: make the records with the vocabulary and casing of "
@@ -287,8 +321,8 @@ def fine_tune(data, models, *, record_flags, do_eval, **values):
         values["keep_checkpoint_max"] = None
     if settings.ensemble_dirs:
         values["ensemble"] = tuple((each.config, each.source.checkpoint) for each in models)
-    tokenizer = data.task.text.tokenizer
-    made = options_of(options.FineTuning, model, tokenizer, do_eval=do_eval, **values)
+    made_with = MadeWith.of(data.task.text.tokenizer)
+    made = options_of(options.FineTuning, model, made_with, do_eval=do_eval, **values)
     if settings.do_train and do_eval and made.save_checkpoints_steps >= made.train_steps:
         print(
             "Warning: the training has only one evaluation, at its end; "

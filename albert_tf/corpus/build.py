@@ -93,6 +93,7 @@ def create(
         "settings": reading | dataclasses.asdict(selection) | dataclasses.asdict(settings),
         "input_files": list(inputs),
         "vocabulary": tokenizer.fingerprint,
+        "vocabulary_sha256": files.sha256(tokenizer.path),
         "tokenizer": tokenizer.arguments,
     }
     runner = runner or stages.LocalRunner(num_workers, encoder)

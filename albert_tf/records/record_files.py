@@ -224,27 +224,27 @@ def expand_patterns(patterns, flag):
     return found
 
 
-def tokenizers_of(paths):
-    """Tokenizers that made record files, according to the summaries next to them.
+def summaries_of(paths):
+    """The summaries of record files that are next to them.
 
     Args:
         paths: list of str.
 
     Returns:
-        dict of path -> (dict, the arguments of FullTokenizer; str, its fingerprint), for the files
-        that a summary lists.
+        dict of path -> dict, for the files that a summary lists. It has at least `tokenizer`, a
+        dict of the arguments of FullTokenizer, and `vocabulary`, a str, its fingerprint.
     """
     listed = {}
     for content, entries in _summaries(paths):
         made = content.get("tokenizer"), content.get("vocabulary")
         if isinstance(made[0], dict) and isinstance(made[1], str):
             for path in entries.keys() & {*paths}:
-                listed.setdefault(path, []).append((entries[path], made))
+                listed.setdefault(path, []).append((entries[path], content))
     return {path: _closest(path, listed[path]) for path in paths if path in listed}
 
 
 def _closest(path, listed):
-    """The tokenizer of the entry that describes a file best; others may describe earlier files."""
+    """The summary whose entry describes a file best; others may describe earlier files."""
     now = state(path)  # the size counts more than the time, which a copy does not keep
 
     def likeness(found):

@@ -283,7 +283,7 @@ def write_summary(path, entries, name, **more):
 def test_a_summary_with_other_offsets_still_names_the_tokenizer(tmp_path, counted):
     path = write(tmp_path / "a", range(5))
     write_summary(path, {path: record_files.entry(path, np.full(5, 1)) | {"offsets": [0, 3]}}, "v")
-    assert record_files.tokenizers_of([path]) == {path: ({"vocab_file": "v"}, "v")}
+    assert record_files.summaries_of([path])[path]["vocabulary"] == "v"
     assert record_files.read_index([path])[0].count == 5
     assert counted == [path]
 
@@ -292,9 +292,9 @@ def test_a_summary_with_other_offsets_still_names_the_tokenizer(tmp_path, counte
 def test_a_damaged_summary_names_no_tokenizer(tmp_path, damaged):
     path = write(tmp_path / "a", range(5))
     write_summary(path, {path: {}}, "v")
-    assert record_files.tokenizers_of([path]) == {path: ({"vocab_file": "v"}, "v")}
+    assert record_files.summaries_of([path])[path]["vocabulary"] == "v"
     write_summary(path, {path: {}}, "v", **damaged)
-    assert record_files.tokenizers_of([path]) == {}
+    assert record_files.summaries_of([path]) == {}
 
 
 def test_a_file_that_was_made_again_has_the_tokenizer_of_its_new_summary(tmp_path):
@@ -305,7 +305,7 @@ def test_a_file_that_was_made_again_has_the_tokenizer_of_its_new_summary(tmp_pat
     for path in paths[::2]:  # summaries are not read in the order of their names
         write_summary(path, {path: old, paths[1]: old | {"size": 1}}, "old")
     write_summary(paths[1], {paths[1]: new}, "new")
-    assert record_files.tokenizers_of(paths)[paths[1]] == ({"vocab_file": "new"}, "new")
+    assert record_files.summaries_of(paths)[paths[1]]["vocabulary"] == "new"
 
 
 def test_a_copied_file_has_the_tokenizer_of_the_summary_with_its_size(tmp_path):
@@ -314,7 +314,7 @@ def test_a_copied_file_has_the_tokenizer_of_the_summary_with_its_size(tmp_path):
     for name in "abcdefgh":  # summaries are read in any order
         kind, size = ("new", 3) if name == "b" else ("old", 5)
         write_summary(tmp_path / name, {path: {"size": size, "mtime_nsec": 1}}, kind)
-    assert record_files.tokenizers_of([path])[path] == ({"vocab_file": "new"}, "new")
+    assert record_files.summaries_of([path])[path]["vocabulary"] == "new"
 
 
 def test_other_workers_read_the_index_and_write_none(tmp_path):

@@ -15,6 +15,7 @@ import tensorflow as tf
 import albert_tf
 import create_pretraining_data
 import run_pretraining
+from albert_tf import files, resolve
 from albert_tf.checkpoints import run_directory
 from albert_tf.cli import training_flags
 from albert_tf.records import record_files, schemas
@@ -211,33 +212,66 @@ def test_another_vocabulary_of_the_same_size_is_an_error(use, train, made, tmp_p
         train(made / ("unmasked" if masks else "masked"), vocab_file=other, **masks)
 
 
+def made_with(path, **typed):
+    rows = {name: resolve.Row(name, None, {}) for name in run_directory.VOCABULARY_FLAGS}
+    settings = {name: resolve.Setting(value, resolve.TYPED) for name, value in typed.items()}
+    return training_flags.made_with([path], resolve.Resolved(rows, settings))
+
+
 def test_a_wordpiece_vocabulary_does_not_belong_to_records_of_sentencepiece(made, monkeypatch):
     model = FullTokenizer(spm_model_file=str(tiny.VOCABULARY))
-    known = {"a": (model.arguments, model.fingerprint)}
-    monkeypatch.setattr(record_files, "tokenizers_of", lambda paths: known)
+    known = {"a": {"tokenizer": model.arguments, "vocabulary": model.fingerprint}}
+    monkeypatch.setattr(record_files, "summaries_of", lambda paths: known)
     with refuses("vocab.txt"):
-        training_flags.tokenizer_of_records(["a"], {"vocab_file": str(made / "vocab.txt")})
+        made_with("a", vocab_file=str(made / "vocab.txt"))
     for typed in ({}, {"vocab_file": ""}):
-        found = training_flags.tokenizer_of_records(["a"], typed)
-        assert found.fingerprint == model.fingerprint
+        assert made_with("a", **typed).tokenizer.fingerprint == model.fingerprint
 
 
-def test_a_changed_vocabulary_is_not_taken(made, tmp_path):
-    for name in ("vocab.txt", "masked", "summary-masked.json"):
+@pytest.fixture
+def copied(made, tmp_path):
+    """A directory of its own with a vocabulary and records."""
+    for name in ("vocab.txt", "masked", "summary-masked.json", "unmasked", "summary-unmasked.json"):
         shutil.copy(made / name, tmp_path / name)
-    summary = tmp_path / "summary-masked.json"
-    summary.write_text(summary.read_text().replace(str(made), str(tmp_path)))
-    arguments = {"vocab_file": str(tmp_path / "vocab.txt"), "do_lower_case": True}
-    arguments |= {"strip_accents": True}
-    path = str(tmp_path / "masked")
-    assert record_files.tokenizers_of([path])[path][0] == arguments
-    assert training_flags.tokenizer_of_records([path], {}).arguments == arguments
-    (tmp_path / "vocab.txt").write_text("\n".join([*PIECES, "f"]) + "\n")
-    assert training_flags.tokenizer_of_records([path], {}) is None
-    (tmp_path / "vocab.txt").unlink()
-    assert training_flags.tokenizer_of_records([path], {}) is None
-    summary.unlink()
-    assert training_flags.tokenizer_of_records([path], {}) is None
+    for summary in tmp_path.glob("summary-*"):
+        summary.write_text(summary.read_text().replace(str(made), str(tmp_path)))
+    return tmp_path
+
+
+def test_a_changed_vocabulary_is_not_taken(copied):
+    path, file = str(copied / "masked"), copied / "vocab.txt"
+    casing = {"do_lower_case": True, "strip_accents": True}
+    before = made_with(path)
+    assert before.tokenizer.arguments == casing | {"vocab_file": str(file)}
+    file.write_text("\n".join([*PIECES, "f"]) + "\n")
+    changed = made_with(path)
+    file.unlink()
+    gone = made_with(path)
+    for found, word in ((changed, before.vocabulary.sha256[:8]), (gone, "gone")):
+        assert found[:3] == (None, casing, before.vocabulary)
+        assert_says(found.lost, f"{path} ... {file} ... {word} ... --vocab_file")
+    (copied / "summary-masked.json").unlink()
+    assert made_with(path) == (None, {}, None, "")
+
+
+def test_a_run_knows_a_vocabulary_that_has_changed(copied, train, run_main, capsys):
+    """So that no other one is taken for it, by any later command."""
+    file = copied / "vocab.txt"
+    then = files.sha256(str(file))
+    file.write_text("\n".join([*PIECES[:5], *PIECES[:4:-1]]) + "\n")
+    changed = f"vocab.txt ... sha256 {then[:8]} ... {files.sha256(str(file))[:8]}"
+    with refuses(f"--masked_lm_budget=0.2 ... unmasked ... {changed} ... --vocab_file"):
+        train(copied / "unmasked", masked_lm_budget=0.2)
+    out = train(copied / "masked", num_train_steps=1)
+    assert_says(capsys.readouterr().out, f"/masked ... {changed}")
+    record = run_directory.RunDirectory(str(out)).settings
+    assert record.vocabulary == run_directory.Vocabulary("vocab_file", str(file), then)
+    assert record.text["strip_accents"] is True
+    for given in ({}, {"vocab_file": file}):
+        with refuses(changed):
+            albert_tf.load(out, **given)
+    with refuses(f"run.json ... {changed}"):
+        train(copied / "masked", num_train_steps=2, vocab_file=file)
 
 
 # --- Records of one segment, and of others -------------------------------------------------------
