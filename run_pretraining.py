@@ -37,17 +37,16 @@ def main(given):
 
     from albert_tf.checkpoints import run_directory
     from albert_tf.cli import model_flags, training_flags
-    from albert_tf.records import record_files
     from albert_tf.training import pretraining
 
-    model = model_flags.of_run(given)
+    # The held-out files of the run do not belong to other files: those are evaluated themselves.
+    unknown = {"eval_input_file": None} if given.input_file else {}
+    model = model_flags.of_run(given, **unknown)
     settings = model.settings
     if settings.do_train:
         step = run_directory.step_of(model.source.checkpoint) if model.resumes else None
         warn(settings, step or 0)
-    records = record_files.expand_patterns(settings.input_file, "input_file")
-    if settings.eval_input_file:
-        records += record_files.expand_patterns(settings.eval_input_file, "eval_input_file")
+    records = [path for paths in pretraining.find_files(settings) for path in paths]
     made = training_flags.made_with(records, settings)
     training_flags.check_records(model, made)
     run_options = training_flags.options_of(

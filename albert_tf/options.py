@@ -799,9 +799,10 @@ class PretrainingData(Options, heading="Model and data"):
 
     albert_config_file: str | None = option(None, path="config", on_record="equal", help=
         "JSON file with the model's architecture; by default the one next to --init_checkpoint.")
-    input_file: str | None = option(None, path="files", required=True, help=
-        "Comma-separated globs of TFRecords to train on.")
-    eval_input_file: str | None = option(None, path="files", read_by="~do_eval", help=
+    input_file: str | None = option(None, path="files", required="do_eval|do_train",
+        on_record="follow", help="Comma-separated globs of TFRecords to train on.")
+    eval_input_file: str | None = option(None, path="files", read_by="~do_eval",
+        on_record="follow", help=
         "Comma-separated globs of held-out TFRecords to evaluate on. By default, as in the "
         "original, the training data: --input_file.")
     output_dir: str | None = option(None, path="output", required=True, help=

@@ -185,7 +185,9 @@ def resolve(
         if rows[name].columns["on_record"] == "follow":
             del known[name]
     settings = {name: _setting(name, row, typed, known.get(name)) for name, row in rows.items()}
-    notes = _notes_on_unread(rows, typed, settings, shown)
+    free = {name for name, row in rows.items() if row.columns["on_record"] == "free"}
+    unknown = {*rows} - free - typed.keys() if facts is None else set()
+    notes = _notes_on_unread(rows, typed, settings, shown, unknown)
     allowed = may_differ if typed.get(ALLOW) else ()
     wrong = {
         name: sentence
@@ -202,7 +204,7 @@ def resolve(
         required = row.columns["required"]
         if isinstance(required, str) and settings[name].value in (None, ""):
             wanting = [n for n in required.split("|") if n in settings and settings[n].value]
-            if wanting and (facts is not None or row.columns["on_record"] == "free"):
+            if wanting and name not in unknown:
                 raise UserError(f"{shown(name)} is missing: {shown(wanting[0])} needs it")
     return Resolved(rows, types.MappingProxyType(settings), known, notes)
 
@@ -218,8 +220,10 @@ def _setting(name, row, typed, fact):
     return Setting(fact.value, fact.origin) if is_decided else Setting(row.default, DEFAULT)
 
 
-def _notes_on_unread(rows, typed, settings, shown):
+def _notes_on_unread(rows, typed, settings, shown, unknown):
     """Sentences on typed values that are not read and may be given: tuple of str.
+
+    Conditions on the options in `unknown`, a set of names, are left to the next call of `resolve`.
 
     Raises:
         UserError: a typed value is not read and must not be given.
@@ -228,6 +232,8 @@ def _notes_on_unread(rows, typed, settings, shown):
     for name, value in typed.items():
         unmet = _unmet(rows[name].columns["read_by"], settings)
         if not unmet or not _differs(value, rows[name].default):
+            continue
+        if unknown & {other for other, *_ in _alternatives(unmet)}:
             continue
         sentence = f"{shown(name, value)} does nothing {_described(unmet, settings)}"
         if not unmet.startswith("~"):

@@ -220,6 +220,8 @@ def check_run(given, *filled):
     if not given.do_train and not given.continuous_eval_timeout:
         what = "holds no checkpoint" if os.path.isdir(directory) else "does not exist"
         raise UserError(f"--output_dir={directory} {what}: give a training, or --init_checkpoint")
+    if not module:
+        resolve.resolve(given.rows, given.typed(), facts={})  # no file decides more
     if not given.do_train or module or "allow_random_init" not in given:
         return
     if not given.allow_random_init:

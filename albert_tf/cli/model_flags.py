@@ -70,7 +70,7 @@ def of_run(given, **more):
         remedy = "give the values from before or another --output_dir"
         how = {"may_differ": facts.keys() - of_task, "remedy": remedy}
     settings = resolve.resolve(given.rows, typed, facts | more, key=source.key, **how)
-    for note in settings.notes[len(given.notes) :]:
+    for note in (note for note in settings.notes if note not in given.notes):
         print(f"{note}.")
     config, path = source.config_of(settings, found or module)
     settings = _fitted(settings, config, path)

@@ -89,20 +89,27 @@ def _train_and_evaluate(config, options, strategy):
             )
 
 
+def find_files(options):
+    """The files to train on, and those to evaluate on: a list with one or two lists of str.
+
+    Args:
+        options: options.Pretraining or resolve.Resolved.
+    """
+    held_out = "eval_input_file" if options.eval_input_file else "input_file"
+    names = ["input_file"] * options.do_train + [held_out] * options.do_eval
+    return [record_files.expand_patterns(getattr(options, name), name) for name in names]
+
+
 def _find_inputs(config, options):
     """Finds and checks the files: (_Source to train on, _Source to evaluate on)."""
-    paths = record_files.expand_patterns(options.input_file, "input_file")
-    eval_paths = paths
-    if options.eval_input_file:
-        eval_paths = record_files.expand_patterns(options.eval_input_file, "eval_input_file")
+    found = find_files(options)
+    paths, eval_paths = found[0], found[-1]
     before = None if options.do_train else RunDirectory(options.output_dir).settings
     trained_on = paths if options.do_train else before.input_files if before else ()
     if options.do_eval and {*trained_on} & {*eval_paths}:
         print("Evaluating on files of the training: give held-out ones as --eval_input_file.")
-    if not options.do_train:
-        paths = eval_paths
     source = _source_of(config, options, paths, may_be_masked=not options.do_train)
-    if not options.do_eval or eval_paths == paths:
+    if eval_paths == paths:
         return source, source
     return source, _source_of(config, options, eval_paths, may_be_masked=True)
 

@@ -158,7 +158,7 @@ def check_done(found, step, last_step, settings, now):
 
 def _is_other(name, row, value, earlier, fact):
     """Whether an option has another value than in the training (bool); `fact` may be None."""
-    if row.columns["path"] and row.columns["on_record"] == "free" and earlier and value:
+    if row.columns["path"] and row.columns["on_record"] in ("free", "follow") and earlier and value:
         return _names(earlier) != _names(value)  # it may have been moved
     if fact:
         values = {name: value} if value is not None else {}

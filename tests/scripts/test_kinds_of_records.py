@@ -143,6 +143,25 @@ def test_records_that_do_not_fit_the_flags(pretrain, train, flags, made, tmp_pat
     assert not (tmp_path / "out" / "checkpoint").exists()
 
 
+def test_a_run_needs_none_of_its_flags_again(pretrain, flags, run_main, made, tmp_path):
+    records, vocabulary = tmp_path / "records", flags.pop("vocab_file")
+    shutil.copy(made / "unmasked", records)
+    with refuses("--input_file ... --do_train"):
+        pretrain(input_file="")
+    with refuses("--ngram=1 ... --masked_lm_budget"):
+        pretrain(ngram=1, masked_lm_budget=0, vocab_file=vocabulary)
+    flags |= {"eval_input_file": made / "masked", "max_predictions_per_seq": 4, "do_eval": True}
+    pretrain(input_file=records, vocab_file=vocabulary, num_train_steps=1)
+    run = {"output_dir": tmp_path / "out", "do_eval": True}
+    run_main(run_pretraining, **run, num_train_steps=2, ngram=1)
+    recorded = run_directory.RunDirectory(str(tmp_path / "out")).settings.flags
+    expected = {"input_file": str(records), "eval_input_file": str(made / "masked"), "ngram": 1}
+    assert recorded | expected == recorded
+    records.unlink()
+    run_main(run_pretraining, **run, do_train=False)
+    assert [step for step, _ in evaluations_in(tmp_path / "out")] == [1, 2, 2]
+
+
 def test_what_limits_the_budget_is_said(pretrain, flags, made, capsys):
     flags |= {"input_file": made / "masked", "max_predictions_per_seq": 4}
     with refuses("--masked_lm_budget=0.2 ... /masked"):

@@ -124,7 +124,8 @@ OF_RECORDS = {  # script -> options that must equal the recorded ones, and that 
     ),
     "run_pretraining": (
         EQUAL - {*TEXT},
-        {"max_seq_length", "max_predictions_per_seq", "sentence_loss_weight", "eval_batch_size"}
+        {"input_file", "eval_input_file"}
+        | {"max_seq_length", "max_predictions_per_seq", "sentence_loss_weight", "eval_batch_size"}
         | {"num_train_steps", "max_eval_steps", "do_whole_word_mask", "favor_shorter_ngram", "seed"}
         | {"ngram", "masked_lm_keep_prob", "masked_lm_random_prob", "masked_lm_budget"},
     ),
@@ -346,7 +347,7 @@ def flags(parts, tmp_path):
 @pytest.mark.parametrize("flag", ["input_file", "eval_input_file"])
 def test_records_of_two_vocabularies_are_an_error(records, pretrain, tmp_path, flag):
     both = f"{records}/mine,{records}/others" if flag == "input_file" else records / "others"
-    inputs = {"input_file": records / "mine"} | {flag: both}
+    inputs = {"input_file": records / "mine", "do_eval": True} | {flag: both}
     with refuses(f"{records}/mine ... {records}/others"):
         pretrain(**inputs)
     assert not (tmp_path / "out").exists()
