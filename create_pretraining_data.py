@@ -17,13 +17,14 @@ def main(given):
     from albert_tf import files
     from albert_tf.checkpoints import source
     from albert_tf.corpus import build, instances, text_files
-    from albert_tf.records import schemas
+    from albert_tf.records import graph_masking, schemas
     from albert_tf.text import text_losses, tokenization
 
     given = resolve.resolve(given.rows, given.typed(), source.of_vocabulary(given.typed()))
     settings = given.values_of(instances.Settings)
     if not settings.masked_lm_prob and given.origin("dupe_factor") == resolve.DEFAULT:
         print(f"Without masks, --dupe_factor=1 is usually enough, and not {given.dupe_factor}.")
+    graph_masking.say_limit(settings, "masked_lm_prob")
     inputs = files.expand_patterns(given.input_file, "input_file")
     outputs = schemas.expand_shards(given.output_file, given.num_output_shards)
     if given.num_workers > len(outputs):

@@ -178,18 +178,10 @@ def masking(model, made):
         lost = f", and {made.lost}" if made.lost else ": give --spm_model_file or --vocab_file"
         raise UserError(f"--masked_lm_budget={budget} needs a vocabulary{lost}")
     model.config.check_vocabulary(tokenizer)
-    wanted = round(budget * settings.max_seq_length)
-    if wanted > settings.max_predictions_per_seq:
-        most = settings.max_predictions_per_seq
-        print(
-            f"--max_predictions_per_seq={most} allows fewer masks than "
-            f"--masked_lm_budget={budget}: give {wanted} for all of them."
-        )
-    return graph_masking.Masking(
-        settings.values_of(options.Instances, masked_lm_prob=budget),
-        tokenizer.special_ids(with_mask=True),  # raises if the vocabulary has none
-        tokenizer.vocab_size,
-    )
+    wanted = settings.values_of(options.Instances, masked_lm_prob=budget)
+    graph_masking.say_limit(wanted, "masked_lm_budget")
+    special_ids = tokenizer.special_ids(with_mask=True)  # raises if the vocabulary has none
+    return graph_masking.Masking(wanted, special_ids, tokenizer.vocab_size)
 
 
 def made_with(paths, settings):

@@ -122,6 +122,16 @@ def num_to_predict(length, settings):
     return np.clip(wanted, 1, settings.max_predictions_per_seq)
 
 
+def say_limit(settings, flag):
+    """Prints that long sequences get fewer masks than a flag (str, its name) asks for, if so."""
+    share, most = settings.masked_lm_prob, settings.max_predictions_per_seq
+    if most < (wanted := round(share * settings.max_seq_length)):
+        print(
+            f"--max_predictions_per_seq={most} allows fewer masks than --{flag}={share}: give "
+            f"{wanted} for all of them."
+        )
+
+
 def length_cdf(settings):
     """Distribution function of n-gram lengths, float array: p(n) ~ 1/n, or reversed.
 

@@ -21,7 +21,7 @@ from albert_tf.cli import training_flags
 from albert_tf.records import record_files, schemas
 from albert_tf.text.tokenization import FullTokenizer
 from tests import GOLDEN, tiny
-from tests.errors import assert_says, refuses
+from tests.errors import assert_says, names, refuses
 from tests.scripts.test_run_pretraining import (
     assert_same_variables,
     assert_same_when_stopped,
@@ -167,6 +167,14 @@ def test_what_limits_the_budget_is_said(pretrain, flags, made, capsys):
     with refuses("--masked_lm_budget=0.2 ... /masked"):
         pretrain()
     assert_says(capsys.readouterr().out, "4 ... --masked_lm_budget=0.2")
+
+
+@pytest.mark.parametrize("prob, wanted", [(0.15, None), (0.4, 10)])
+def test_what_limits_the_masks_of_records_is_said(run_main, tmp_path, capsys, prob, wanted):
+    make_records(run_main, tmp_path, "out", masked_lm_prob=prob, dupe_factor=1)
+    out = capsys.readouterr().out
+    assert ("--max_predictions_per_seq" in out) == bool(wanted)
+    assert not wanted or names(out, f"4 ... --masked_lm_prob={prob} ... {wanted}")
 
 
 def test_many_passes_without_masks_are_questioned(run_main, tmp_path, capsys):
