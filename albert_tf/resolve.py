@@ -50,7 +50,7 @@ def as_argument(name, value=None):
 
 def hashes(then, now):
     """How the hash of a file has changed, for messages; the old one is None if it is unknown."""
-    return f"(sha256 {(then or 'unknown')[:8]} then, {now[:8]} now)"
+    return f"(sha256 {str(then or 'unknown')[:8]} then, {now[:8]} now)"
 
 
 class Fact(NamedTuple):

@@ -336,12 +336,6 @@ class Vocabulary:
     def __post_init__(self):
         check_choice("flag", self.flag, VOCABULARY_FLAGS)
 
-    @classmethod
-    def of(cls, tokenizer):
-        """The Vocabulary of a FullTokenizer."""
-        name = next(filter(tokenizer.arguments.get, VOCABULARY_FLAGS))
-        return cls(name, files.absolute_path(tokenizer.path), files.sha256(tokenizer.path))
-
     def is_file(self, path):
         """Whether a file exists and is this vocabulary."""
         return _is_file(path) and files.sha256(path) == self.sha256

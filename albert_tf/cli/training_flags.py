@@ -17,6 +17,8 @@ from albert_tf.training import evaluation, finetuning, run_record
 
 POINTS = 100  # least number of points of a curve if the interval is not given
 HIGH_RATE = 0.1  # of a learning rate, far above those of any optimizer here
+# Settings of records that decide what is to be predicted.
+_OF_TASK = ("sentence_pairs", "random_next_sentence", "do_permutation")
 _BATCHES_PER_BUCKET = 10  # in a shuffle window, so that few batches mix lengths
 
 
@@ -38,7 +40,11 @@ class MadeWith(NamedTuple):
     @classmethod
     def of(cls, tokenizer):
         """The MadeWith of a FullTokenizer."""
-        return cls(tokenizer, tokenizer.casing, run_directory.Vocabulary.of(tokenizer))
+        arguments = tokenizer.arguments
+        name = next(filter(arguments.get, run_directory.VOCABULARY_FLAGS))
+        sha256 = files.sha256(arguments[name])
+        vocabulary = run_directory.Vocabulary(name, arguments[name], sha256)
+        return cls(tokenizer, tokenizer.casing, vocabulary)
 
 
 def options_of(kind, model, made, *, train_steps, warmup_steps, **others):
@@ -197,14 +203,18 @@ def made_with(paths, settings):
         UserError: two files were made with different vocabularies or casing, or another
             vocabulary is typed.
     """
-    made = {}  # fingerprint -> (the first file, its summary)
+    made, labels_matter = {}, settings.get("sentence_loss_weight")
     for path, summary in record_files.summaries_of(paths).items():
-        made.setdefault(summary["vocabulary"], (path, summary))
+        of_task = {name: summary["settings"].get(name) for name in _OF_TASK}
+        is_next = of_task["random_next_sentence"] or of_task["sentence_pairs"] == "next"
+        kind = summary["vocabulary"], labels_matter and is_next, of_task["do_permutation"]
+        made.setdefault(kind, (path, summary, summary["tokenizer"] | of_task))
     if len(made) > 1:
-        (first, ours), (other, theirs), *_ = made.values()
+        (first, _, ours), (other, _, theirs), *_ = made.values()
         raise UserError(
             f"{first} was made with {_shown(ours)}, and {other} with {_shown(theirs)}: make the "
-            "records with one vocabulary and one casing"
+            "records with one vocabulary and casing, for one task; --sentence_loss_weight=0 trains "
+            "without sentence pairs"
         )
     names = run_directory.VOCABULARY_FLAGS
     typed = {name: path for name, path in settings.typed(*names).items() if path}
@@ -213,21 +223,21 @@ def made_with(paths, settings):
         return MadeWith.of(tokenization.FullTokenizer(**given))._replace(casing={})
     if not made:
         return MadeWith(None, {}, None)
-    [(fingerprint, (path, summary))] = made.items()
+    [(path, summary, _)] = made.values()
     arguments, sha256 = summary["tokenizer"], summary.get("vocabulary_sha256")
     candidates = [arguments | dict.fromkeys(names) | given] * bool(given)
     for candidate in [*candidates, *[arguments] * (not typed)]:
         with contextlib.suppress(UserError, TypeError):  # vocabulary gone, or summary damaged
             tokenizer = tokenization.FullTokenizer(**candidate)
-            if tokenizer.fingerprint == fingerprint:
+            if tokenizer.fingerprint == summary["vocabulary"]:
                 return MadeWith.of(tokenizer)
-    for file in typed.values():
-        raise UserError(
-            f"{file} is not the vocabulary of {path}, which was made with {_shown(summary)} "
-            + resolve.hashes(sha256, files.sha256(file))
-        )
     name = next(filter(arguments.get, names), names[0])
     file = str(arguments.get(name))
+    for other in typed.values():
+        raise UserError(
+            f"{other} is not the vocabulary of {path}, which was made with {file} "
+            + resolve.hashes(sha256, files.sha256(other))
+        )
     lost = (
         f"{path} was made with {file}, which {run_directory.change_of(file, sha256)}: give a copy "
         f"of the old file as --{name}, or make the records again"
@@ -237,9 +247,8 @@ def made_with(paths, settings):
     return MadeWith(None, casing, vocabulary, lost)
 
 
-def _shown(summary):
-    given = summary["tokenizer"].items()
-    return " ".join(resolve.as_flag(*item) for item in given if item[1] is not None)
+def _shown(given):
+    return " ".join(resolve.as_flag(*item) for item in given.items() if item[1] is not None)
 
 
 def check_records(model, made):

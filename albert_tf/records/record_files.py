@@ -23,6 +23,7 @@ FILES = "files"  # key of the entries in an index, and in the summary of record 
 STEP = 1024  # records from one known offset to the next: a block, of some hundred KB to some MB
 _CACHE_REMEDY = "If the file is damaged, delete it: it is then made again"
 _SUMMARIES = "summary-*.json"
+_SUMMARY = {"settings": dict, "tokenizer": dict, "vocabulary": str}
 _ENTRY = ("size", "mtime_nsec", "count", "offsets")
 _HEAD_BYTES, _CHECKSUM_BYTES = 12, 4  # length with checksum before a record; checksum after it
 _LONGEST_PACKED = 1 << 28  # bytes of a record in a compressed file, whose size sets no limit
@@ -231,13 +232,13 @@ def summaries_of(paths):
         paths: list of str.
 
     Returns:
-        dict of path -> dict, for the files that a summary lists. It has at least `tokenizer`, a
-        dict of the arguments of FullTokenizer, and `vocabulary`, a str, its fingerprint.
+        dict of path -> dict, for the files that a summary lists. It has at least `settings`, a
+        dict, `tokenizer`, a dict of the arguments of FullTokenizer, and `vocabulary`, a str, its
+        fingerprint.
     """
     listed = {}
     for content, entries in _summaries(paths):
-        made = content.get("tokenizer"), content.get("vocabulary")
-        if isinstance(made[0], dict) and isinstance(made[1], str):
+        if all(isinstance(content.get(name), kind) for name, kind in _SUMMARY.items()):
             for path in entries.keys() & {*paths}:
                 listed.setdefault(path, []).append((entries[path], content))
     return {path: _closest(path, listed[path]) for path in paths if path in listed}

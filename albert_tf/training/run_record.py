@@ -25,16 +25,18 @@ _MOST_FILES = 10  # input files to name
 _MOST_CHARACTERS = 120  # of a value
 
 
-def describe(run, input_files):
+def describe(run, input_files, before=None):
     """Describes the settings of a training run.
 
     Args:
         run: loop.Run; `settings.record` has the values of the flags.
         input_files: sequence of str, files to train and evaluate on.
+        before: RunSettings of the last start, whose files stay; or None.
 
     Returns:
         RunSettings, completed with facts about the run.
     """
+    sizes = {path: tf.io.gfile.stat(path).length for path in input_files}
     return dataclasses.replace(
         run.settings.record,
         versions={
@@ -43,7 +45,7 @@ def describe(run, input_files):
             "albert_tf": __version__,
         },
         devices=list(run.strategy.extended.worker_devices),
-        input_files={path: tf.io.gfile.stat(path).length for path in input_files},
+        input_files=(before.input_files if before else {}) | sizes,
         seed=run.settings.seed,
         parameter_count=sum(v.shape.num_elements() for v in run.variables.values()),
     )

@@ -96,8 +96,8 @@ def start(run, input_files, **weights):
     Raises:
         UserError: a checkpoint does not fit, or the run was started with other values.
     """
-    described = run_record.describe(run, input_files)
     before = RunDirectory(run.settings.output_dir).resumed
+    described = run_record.describe(run, input_files, before)
     print(run.initialize(**weights))
     if run.is_chief and not run.is_done:  # before the workers meet and look for evaluations
         run_record.forget_evaluations(run.settings.output_dir, before, described)

@@ -275,7 +275,7 @@ def test_an_index_that_cannot_be_used_is_made_anew(tmp_path, counted, change):
 
 def write_summary(path, entries, name, **more):
     """Writes a summary next to a file: entries of files, and the name of their vocabulary."""
-    content = {"tokenizer": {"vocab_file": name}, "vocabulary": name}
+    content = {"tokenizer": {"vocab_file": name}, "vocabulary": name, "settings": {}}
     content |= {record_files.FILES: entries} | more
     Path(record_files.summary_file(str(path))).write_text(json.dumps(content))
 

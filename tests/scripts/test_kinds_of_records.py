@@ -143,7 +143,7 @@ def test_records_that_do_not_fit_the_flags(pretrain, train, flags, made, tmp_pat
     assert not (tmp_path / "out" / "checkpoint").exists()
 
 
-def test_a_run_needs_none_of_its_flags_again(pretrain, flags, run_main, made, tmp_path):
+def test_a_run_needs_none_of_its_flags_again(pretrain, flags, run_main, made, tmp_path, capsys):
     records, vocabulary = tmp_path / "records", flags.pop("vocab_file")
     shutil.copy(made / "unmasked", records)
     with refuses("--input_file ... --do_train"):
@@ -160,6 +160,10 @@ def test_a_run_needs_none_of_its_flags_again(pretrain, flags, run_main, made, tm
     records.unlink()
     run_main(run_pretraining, **run, do_train=False)
     assert [step for step, _ in evaluations_in(tmp_path / "out")] == [1, 2, 2]
+    assert "--eval_input_file" not in capsys.readouterr().out
+    shutil.copy(made / "unmasked", records)  # on which the run was trained before
+    pretrain(input_file=made / "unmasked", eval_input_file=records, num_train_steps=3)
+    assert_says(capsys.readouterr().out, "--eval_input_file")
 
 
 def test_what_limits_the_budget_is_said(pretrain, flags, made, capsys):
@@ -248,6 +252,7 @@ def made_with(path, **typed):
 def test_a_wordpiece_vocabulary_does_not_belong_to_records_of_sentencepiece(made, monkeypatch):
     model = FullTokenizer(spm_model_file=str(tiny.VOCABULARY))
     known = {"a": {"tokenizer": model.arguments, "vocabulary": model.fingerprint}}
+    known["a"]["settings"] = {}
     monkeypatch.setattr(record_files, "summaries_of", lambda paths: known)
     with refuses("vocab.txt"):
         made_with("a", vocab_file=str(made / "vocab.txt"))
@@ -345,6 +350,17 @@ def test_records_of_one_segment(train, made, tmp_path, masks, optimizer):
         np.testing.assert_array_equal(first[name], last[name])
     changed = "cls/predictions/transform/dense/kernel"
     assert np.abs(first[changed] - last[changed]).max() > 0
+
+
+@pytest.mark.parametrize("given", [{"sentence_pairs": "next"}, {"do_permutation": True}])
+def test_records_of_two_tasks_are_an_error(train, made, run_main, tmp_path, given):
+    make_records(run_main, tmp_path, "other", dupe_factor=1, **given)
+    [(name, value)] = given.items()
+    held_out = {"do_eval": True, "eval_input_file": tmp_path / "other"}
+    with refuses(f"/masked ... /other ... {resolve.as_flag(name, value)}"):
+        train(made / "masked", **held_out)
+    if name == "sentence_pairs":
+        train(made / "masked", **held_out, sentence_loss_weight=0, num_train_steps=1)
 
 
 @pytest.mark.long
