@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from albert_tf import options
 from albert_tf.errors import UserError
 
-TYPED, RECORD, SOURCE, DEFAULT = "typed", "record", "source", "default"  # origins
+ORIGINS = DEFAULT, SOURCE, RECORD, TYPED = "default", "source", "record", "typed"
 # Argument of albert_tf.load -> flag, where the names differ.
 _FLAGS = {"task": "task_name", "config": "albert_config_file"}
 ALLOW = "allow_changes_on_resume"

@@ -108,10 +108,7 @@ class Source:
 
     def find_vocabulary(self, recorded):
         """Path of a run_directory.Vocabulary; None if the file is gone or changed."""
-        if recorded.is_file(recorded.path):
-            return recorded.path
-        path = self.vocabulary_file()
-        return path if path and recorded.is_file(path) else None
+        return next(filter(recorded.is_file, (recorded.path, *self.vocabularies())), None)
 
     def vocabularies(self):
         """Paths of the vocabularies in the directory: list of str, in order of preference."""

@@ -203,9 +203,7 @@ def _warn_of_vocabulary(found, used):
     """Prints a warning if a vocabulary is not the one next to the weights."""
     with contextlib.suppress(UserError):  # there are several vocabularies
         other = found.vocabulary_file()
-        if other in (None, used):
-            return
-        if files.sha256(other) != files.sha256(used):
+        if other and files.sha256(other) != files.sha256(used):
             print(f"Warning: {used} is used, and not {other}, which is next to the weights.")
 
 

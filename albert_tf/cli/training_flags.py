@@ -17,8 +17,6 @@ from albert_tf.training import evaluation, finetuning, run_record
 
 POINTS = 100  # least number of points of a curve if the interval is not given
 HIGH_RATE = 0.1  # of a learning rate, far above those of any optimizer here
-# Settings of records that decide what is to be predicted.
-_OF_TASK = ("sentence_pairs", "random_next_sentence", "do_permutation")
 _BATCHES_PER_BUCKET = 10  # in a shuffle window, so that few batches mix lengths
 
 
@@ -40,10 +38,9 @@ class MadeWith(NamedTuple):
     @classmethod
     def of(cls, tokenizer):
         """The MadeWith of a FullTokenizer."""
-        arguments = tokenizer.arguments
-        name = next(filter(arguments.get, run_directory.VOCABULARY_FLAGS))
-        sha256 = files.sha256(arguments[name])
-        vocabulary = run_directory.Vocabulary(name, arguments[name], sha256)
+        name = "spm_model_file" if tokenizer.is_sentencepiece else "vocab_file"
+        path = tokenizer.arguments[name]
+        vocabulary = run_directory.Vocabulary(name, path, files.sha256(path))
         return cls(tokenizer, tokenizer.casing, vocabulary)
 
 
@@ -86,10 +83,9 @@ def _evaluates_by_epoch(settings):
     """Whether epochs are given, and no interval of checkpoints with them or later (bool)."""
     if not settings.get("num_train_epochs"):
         return False
-    epochs, interval = map(settings.origin, ("num_train_epochs", "save_checkpoints_steps"))
-    if epochs == resolve.TYPED:
-        return interval != resolve.TYPED
-    return epochs == resolve.RECORD and interval == resolve.DEFAULT
+    names, order = ("num_train_epochs", "save_checkpoints_steps"), resolve.ORIGINS
+    epochs, interval = (order.index(settings.origin(name)) for name in names)
+    return epochs > interval
 
 
 def _record(settings, model, made):
@@ -103,10 +99,8 @@ def _record(settings, model, made):
     if _evaluates_by_epoch(settings):
         flags.pop("save_checkpoints_steps", None)
     text = {name: settings.get(name) for name in run_directory.TEXT_FLAGS if name in settings}
-    text, config = text | made.casing, model.config.to_dict()
-    return run_directory.RunSettings(
-        flags=flags, config=config, text=text, vocabulary=made.vocabulary
-    )
+    text, config, vocabulary = text | made.casing, model.config.to_dict(), made.vocabulary
+    return run_directory.RunSettings(flags=flags, config=config, text=text, vocabulary=vocabulary)
 
 
 def check_directory(settings):
@@ -179,8 +173,7 @@ def masking(model, made):
     budget = settings.masked_lm_budget
     if not budget:
         return None
-    tokenizer = made.tokenizer
-    if not tokenizer:
+    if not (tokenizer := made.tokenizer):
         lost = f", and {made.lost}" if made.lost else ": give --spm_model_file or --vocab_file"
         raise UserError(f"--masked_lm_budget={budget} needs a vocabulary{lost}")
     model.config.check_vocabulary(tokenizer)
@@ -205,28 +198,27 @@ def made_with(paths, settings):
     """
     made, labels_matter = {}, settings.get("sentence_loss_weight")
     for path, summary in record_files.summaries_of(paths).items():
-        of_task = {name: summary["settings"].get(name) for name in _OF_TASK}
-        is_next = of_task["random_next_sentence"] or of_task["sentence_pairs"] == "next"
-        kind = summary["vocabulary"], labels_matter and is_next, of_task["do_permutation"]
+        recorded = summary["settings"]
+        pairs = "next" if recorded.get("random_next_sentence") else recorded.get("sentence_pairs")
+        of_task = {"sentence_pairs": pairs, "do_permutation": recorded.get("do_permutation")}
+        kind = summary["vocabulary"], labels_matter and pairs == "next", of_task["do_permutation"]
         made.setdefault(kind, (path, summary, summary["tokenizer"] | of_task))
     if len(made) > 1:
         (first, _, ours), (other, _, theirs), *_ = made.values()
         raise UserError(
             f"{first} was made with {_shown(ours)}, and {other} with {_shown(theirs)}: make the "
-            "records with one vocabulary and casing, for one task; --sentence_loss_weight=0 trains "
-            "without sentence pairs"
+            "records with one vocabulary and casing, for one task, or give --sentence_loss_weight=0"
         )
     names = run_directory.VOCABULARY_FLAGS
     typed = {name: path for name, path in settings.typed(*names).items() if path}
     given = typed or {name: settings.get(name) for name in names if settings.get(name)}
-    if not made and given:
-        return MadeWith.of(tokenization.FullTokenizer(**given))._replace(casing={})
     if not made:
-        return MadeWith(None, {}, None)
+        tokenizer = tokenization.FullTokenizer(**given) if given else None
+        return MadeWith.of(tokenizer)._replace(casing={}) if given else MadeWith(None, {}, None)
     [(path, summary, _)] = made.values()
     arguments, sha256 = summary["tokenizer"], summary.get("vocabulary_sha256")
-    candidates = [arguments | dict.fromkeys(names) | given] * bool(given)
-    for candidate in [*candidates, *[arguments] * (not typed)]:
+    replaced = arguments | dict.fromkeys(names) | given
+    for candidate in [replaced] * bool(given) + [arguments] * (not typed):
         with contextlib.suppress(UserError, TypeError):  # vocabulary gone, or summary damaged
             tokenizer = tokenization.FullTokenizer(**candidate)
             if tokenizer.fingerprint == summary["vocabulary"]:
@@ -322,8 +314,8 @@ def fine_tune(data, models, *, record_flags, do_eval, **values):
         values["keep_checkpoint_max"] = None
     if settings.ensemble_dirs:
         values["ensemble"] = tuple((each.config, each.source.checkpoint) for each in models)
-    made_with = MadeWith.of(data.task.text.tokenizer)
-    made = options_of(options.FineTuning, model, made_with, do_eval=do_eval, **values)
+    text = MadeWith.of(data.task.text.tokenizer)
+    made = options_of(options.FineTuning, model, text, do_eval=do_eval, **values)
     if settings.do_train and do_eval and made.save_checkpoints_steps >= made.train_steps:
         print(
             "Warning: the training has only one evaluation, at its end; "

@@ -104,11 +104,9 @@ def _find_inputs(config, options):
     """Finds and checks the files: (_Source to train on, _Source to evaluate on)."""
     found = find_files(options)
     paths, eval_paths = found[0], found[-1]
-    folder = RunDirectory(options.output_dir)
-    before = folder.resumed if options.do_train else folder.settings
-    trained_on = {*paths} if options.do_train else set()
-    trained_on |= before.input_files.keys() if before else set()
-    if options.do_eval and trained_on & {*eval_paths}:
+    before = RunDirectory(options.output_dir).settings
+    trained_on = [*before.input_files] if before else []
+    if options.do_eval and {*eval_paths} & {*trained_on, *(paths if options.do_train else ())}:
         print("Evaluating on files of the training: give held-out ones as --eval_input_file.")
     source = _source_of(config, options, paths, may_be_masked=not options.do_train)
     if eval_paths == paths:
