@@ -283,7 +283,7 @@ def test_vocabulary(garden, garden_wordpiece, tmp_path):
         (tmp_path / name).touch()
     assert found(tmp_path) == f"{tmp_path}/vocab_chinese.txt"
     for name in ("a.model", "b.model"):
-        (tmp_path / name).touch()
+        (tmp_path / name).write_text(name)
     with refuses("a.model ... b.model"):
         found(tmp_path)
 
