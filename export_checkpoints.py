@@ -5,6 +5,7 @@ python export_checkpoints.py \
   --albert_directory=output/model --export_path=released/model.ckpt-best --export_format=tf1
 """
 
+import contextlib
 import dataclasses
 import os
 from typing import NamedTuple
@@ -74,14 +75,19 @@ def find_model(given):
     config, task = found.read_config(), folder.task
     shapes = readers.open_reader(checkpoint).shapes
     head = shapes.get(name_table.HEAD_NAMES["classifier"][0])
-    if head and not task and (name := huggingface.read_task(found.directory, head[0])):
-        task = load.named_kind(found, name, None, head[0], resolve.as_flag)
+    with contextlib.suppress(UserError):  # an unknown class: the head is written without a task
+        if head and not task and (name := huggingface.read_task(found.directory, head[0])):
+            task = load.named_kind(found, name, None, head[0], resolve.as_flag)
     if any(each.variable in shapes for each in squad.VERSIONS):
         is_ours = not squad.is_read_at_cls([checkpoint])
         task = run_directory.FinetunedTask(squad.SquadTask.name, ()) if is_ours else None
     if is_for_transformers:
         with about("--export_format=hf"):
             huggingface.check_expressible(config)
+        with contextlib.suppress(
+            UserError
+        ):  # transformers may have groups where the original has not
+            config = config.in_groups()
     elif given.export_format == "tf1":
         with about("--export_format=tf1"):
             config = config.in_groups()
@@ -180,7 +186,10 @@ def export_checkpoint(given, model):
         others.append(path)
     vocabulary = model.tokenizer and files.read_bytes(model.tokenizer.path)
     if vocabulary:
-        found = source.Source(directory).vocabularies()
+        place = os.path.join(directory, model.settings.vocabulary.path)
+        # A new vocabulary next to another would change what the directory's own weights mean.
+        found = source.Source(directory).vocabularies() if model.change else [place]
+        found = filter(tf.io.gfile.exists, found)
         others += [path for path in found if files.read_bytes(path) != vocabulary]
     if others:
         raise UserError(f"--export_path={prefix}: {others[0]} is of another model. Choose another")
@@ -188,7 +197,7 @@ def export_checkpoint(given, model):
     if not tf.io.gfile.exists(path):
         extra[path] = model.config.to_json_string()
     if vocabulary:
-        files.write_bytes({os.path.join(directory, model.settings.vocabulary.path): vocabulary})
+        files.write_bytes({place: vocabulary})
     for name, text in extra.items():
         if text:
             files.write_text(name, text)

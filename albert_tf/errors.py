@@ -179,10 +179,9 @@ def is_interrupt(error):
 
 def ending_signals():
     """The signals that end a command: Ctrl-C, those of schedulers, and of terminals that close."""
-    names = "SIGINT", "SIGTERM", "SIGHUP"  # Windows has no SIGHUP
-    found = [getattr(signal, name) for name in names if hasattr(signal, name)]
-    # nohup ignores SIGHUP.
-    return [each for each in found if signal.getsignal(each) != signal.SIG_IGN]
+    hang_up = getattr(signal, "SIGHUP", None)  # Windows has none, and nohup ignores it
+    is_heard = hang_up and signal.getsignal(hang_up) != signal.SIG_IGN
+    return [signal.SIGINT, signal.SIGTERM, *[hang_up] * bool(is_heard)]
 
 
 @contextlib.contextmanager

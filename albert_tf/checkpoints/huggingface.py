@@ -7,6 +7,7 @@ the original's "gelu". Otherwise the numbers agree.
 
 import json
 import os
+import re
 
 import numpy as np
 import safetensors.numpy
@@ -122,7 +123,8 @@ def read_task(directory, outputs):
     names = values.get("architectures")
     if not isinstance(names, list) or len(names) != 1:
         return None
-    if names[0] == _CLASSIFICATION:
+    name = re.sub("^(TF|Flax)", "", str(names[0]))
+    if name == _CLASSIFICATION:
         # One output without a problem_type is a score in transformers too.
         problem = values.get("problem_type") or ("regression" if outputs == 1 else _ONE_LABEL)
         if problem == _SEVERAL_LABELS:
@@ -132,12 +134,12 @@ def read_task(directory, outputs):
                 f"{directory}/{CONFIG}: no task has problem_type {problem!r} with {outputs} outputs"
             )
         return "regression" if problem == "regression" else "tsv"
-    if names[0] not in _ARCHITECTURES:
+    if name not in _ARCHITECTURES:
         raise UserError(
-            f"{directory}/{CONFIG} names the class {names[0]}, which transformers does not have: "
-            f"give the task, or one of {', '.join(_ARCHITECTURES)}"
+            f"{directory}/{CONFIG} names the class {name}, which albert_tf does not know: "
+            f"give the task, or write one of {', '.join(_ARCHITECTURES)} there"
         )
-    return next((task for task, name in _OF_TASK.items() if name == names[0]), None)
+    return next((task for task, theirs in _OF_TASK.items() if theirs == name), None)
 
 
 def read_values(directory, name=CONFIG):

@@ -68,7 +68,9 @@ class Source:
         """
         paths = [os.path.join(self.directory, name) for name in (CONFIG_FILE, huggingface.CONFIG)]
         paths = [*filter(tf.io.gfile.exists, paths)]
-        if len(paths) == 2 and operator.ne(*(_of_model(read_config(path)) for path in paths)):
+        theirs = huggingface.read_values(self.directory).get("model_type")
+        is_second = len(paths) == 2 and theirs == "albert" and not self.settings
+        if is_second and operator.ne(*(_of_model(read_config(path)) for path in paths)):
             raise UserError(f"{paths[0]} and {paths[1]} differ: keep the one of this model")
         return paths[0] if paths else None
 
@@ -103,7 +105,8 @@ class Source:
         """
         found = self.vocabularies()
         if len({files.sha256(path) for path in found}) > 1:
-            raise UserError(f"keep one of the vocabularies {', '.join(found)}")
+            flags = " or ".join(map(as_flag, VOCABULARY_FLAGS))
+            raise UserError(f"keep one of the vocabularies {', '.join(found)}, or give {flags}")
         return found[0] if found else None
 
     def find_vocabulary(self, recorded):

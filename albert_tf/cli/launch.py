@@ -81,6 +81,7 @@ def run(main, define_flags, word=None):
         # Training saves a checkpoint before it ends. The handlers are removed at the end, when
         # nothing catches their exception any more.
         before = {number: signal.getsignal(number) for number in ending_signals()}
+        before = {number: how for number, how in before.items() if how != signal.SIG_IGN}
         for number in before:
             signal.signal(number, signal.default_int_handler)
         try:

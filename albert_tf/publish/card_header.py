@@ -39,8 +39,8 @@ def split(text, where=""):
         key = found["key"] or key
         header.setdefault(key, []).append(line)
     raise UserError(
-        f"{where}: the YAML block that line 1 begins is not closed before line {number} "
-        f"({line[:60]}). Write a line --- at its end; if line 1 is no YAML, remove it"
+        f"{where}: line {number} does not belong to the YAML block that line 1 begins "
+        f"({line[:60]}). Indent it, or write a line --- before it; if line 1 is no YAML, remove it"
     )
 
 

@@ -76,6 +76,8 @@ def test_two_configs_of_different_models_are_refused(tmp_path):
     ours.write_text(dataclasses.replace(config, num_attention_heads=1).to_json_string())
     with refuses("albert_config.json ... config.json"):
         found.config_file()
+    theirs.write_text('{"lr": 3e-5}')  # of another program
+    assert found.config_file() == str(ours)
 
 
 def test_load_takes_what_agrees_with_the_record(recorded):

@@ -320,6 +320,21 @@ def test_settings_of_the_text_go_along(form, kind, fine_tuned, export, tmp_path)
         assert bare.tokenizer.casing["do_lower_case"] is False
 
 
+@pytest.mark.parametrize("form", ["tf1", "tf2", "hf"])
+def test_a_model_that_shares_nothing_answers_as_its_run(form, export, tmp_path):
+    config = tiny.WIDE | {"parameter_sharing": "none", "num_hidden_layers": 2}
+    folder = tmp_path / "run"
+    folder.mkdir()
+    tiny.write_release(folder, heads.ClassificationModel, config=config, num_outputs=2)
+    task = {"task_name": "tsv", "labels": ["no", "yes"]}
+    (folder / run_directory.TASK).write_text(json.dumps(task))
+    tiny.write_record(folder, folder / "30k-clean.model", config, max_seq_length=20)
+    name = "out" if form == "hf" else "out/model.ckpt-best"
+    export(folder, name, "model.ckpt-best", export_format=form)
+    ours, theirs = (albert_tf.load(path) for path in (folder, tmp_path / "out"))
+    assert ours.predict("It is good.") == theirs.predict("It is good.")
+
+
 def test_heads_that_transformers_lacks_are_told(fine_tuned, export, capsys):
     folder, tensors = fine_tuned("squad2")
     tuned = '{"null_score_diff_threshold": -1.5, "tuned_on": "dev.json"}'
