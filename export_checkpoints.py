@@ -10,7 +10,7 @@ import dataclasses
 import os
 from typing import NamedTuple
 
-from albert_tf import options, resolve
+from albert_tf import options
 from albert_tf.cli import flag_groups, launch
 from albert_tf.config import CONFIG_FILE, AlbertConfig
 from albert_tf.errors import UserError, about
@@ -61,10 +61,9 @@ def find_model(given):
     """
     from albert_tf import files
     from albert_tf.api import load, saving
-    from albert_tf.checkpoints import huggingface, name_table, readers, run_directory, source
+    from albert_tf.checkpoints import huggingface, run_directory, source
     from albert_tf.cli import model_flags
     from albert_tf.publish import vocabulary_change
-    from albert_tf.tasks.squad import squad
     from albert_tf.text import tokenization
 
     path, is_for_transformers = given.new_vocabulary, given.export_format == "hf"
@@ -72,21 +71,11 @@ def find_model(given):
     checkpoint = source.find(checkpoint, takes_exports=not is_for_transformers).checkpoint
     found = source.Source(given.albert_directory, checkpoint)
     folder = run_directory.RunDirectory(os.path.dirname(checkpoint))
-    config, task = found.read_config(), folder.task
-    shapes = readers.open_reader(checkpoint).shapes
-    head = shapes.get(name_table.HEAD_NAMES["classifier"][0])
-    with contextlib.suppress(UserError):  # an unknown class: the head is written without a task
-        if head and not task and (name := huggingface.read_task(found.directory, head[0])):
-            task = load.named_kind(found, name, None, head[0], resolve.as_flag)
-    if any(each.variable in shapes for each in squad.VERSIONS):
-        is_ours = not squad.is_read_at_cls([checkpoint])
-        task = run_directory.FinetunedTask(squad.SquadTask.name, ()) if is_ours else None
+    config, task = found.read_config(), load.recorded_task(found)
     if is_for_transformers:
         with about("--export_format=hf"):
             huggingface.check_expressible(config)
-        with contextlib.suppress(
-            UserError
-        ):  # transformers may have groups where the original has not
+        with contextlib.suppress(UserError):  # the original rounds the groups of layers otherwise
             config = config.in_groups()
     elif given.export_format == "tf1":
         with about("--export_format=tf1"):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Loads a model from any source of weights, with its head, vocabulary and settings."""
 
+import contextlib
 import os
 from collections.abc import Sequence
 
@@ -193,14 +194,14 @@ def _kind_of(found, settings, shapes, shown):
             given = shown("task_name", task) if task else shown("labels", list(labels))
             raise UserError(f"{found.checkpoint} is not fine-tuned: leave out {given}")
         return None
-    task = task.lower() if task else described_task(found, weights[0])
+    task = task.lower() if task else _described_task(found, weights[0])
     if task is None and weights[0] == 1:
         choices = known.REGRESSION, known.race.RaceTask.name
         raise UserError(
             f"{found.checkpoint} has one output, as regression and RACE have, and nothing next to "
             f"it tells which: pass {' or '.join(shown('task_name', name) for name in choices)}"
         )
-    kind = named_kind(found, task or "tsv", labels, weights[0], shown)
+    kind = _named_kind(found, task or "tsv", labels, weights[0], shown)
     if kind.num_outputs != weights[0]:
         raise UserError(
             f"{found.checkpoint} has {weights[0]} outputs, but {kind.num_outputs} belong to "
@@ -209,7 +210,29 @@ def _kind_of(found, settings, shapes, shown):
     return kind
 
 
-def described_task(found, outputs):
+def recorded_task(found):
+    """The FinetunedTask that the files next to a checkpoint tell; None if they tell none.
+
+    A question answering model of transformers has none: it is read at [CLS].
+
+    Args:
+        found: checkpoints.source.Source.
+    """
+    shapes = readers.open_reader(found.checkpoint).shapes
+    if any(version.variable in shapes for version in squad.VERSIONS):
+        is_theirs = squad.is_read_at_cls([found.checkpoint])
+        return None if is_theirs else run_directory.FinetunedTask(squad.SquadTask.name, ())
+    task = run_directory.RunDirectory(os.path.dirname(found.checkpoint)).task
+    if task or _CLASSIFIER not in shapes:
+        return task
+    outputs = shapes[_CLASSIFIER][0]
+    with contextlib.suppress(UserError):  # such as a class of transformers that is not known
+        if name := _described_task(found, outputs):
+            return _named_kind(found, name, None, outputs, resolve.as_flag)
+    return None
+
+
+def _described_task(found, outputs):
     """Name of the task in config.json of transformers or in run.json; None if they tell none.
 
     Args:
@@ -220,7 +243,7 @@ def described_task(found, outputs):
     return task or (found.settings and found.settings.flags.get("task_name"))
 
 
-def named_kind(found, task, labels, outputs, shown):
+def _named_kind(found, task, labels, outputs, shown):
     """The FinetunedTask of a task's name, with the labels of config.json or else numbers.
 
     Args:

@@ -134,6 +134,7 @@ def main(_):
     tf.errors.NotFoundError.__init__ = interrupted
     tf.io.gfile.exists("none")
 
+signal.signal(signal.NAME, signal.SIG_DFL)  # tests may run in the background or under nohup
 sys.argv = ["script.py"]
 launch.run(main, lambda: None)
 """
