@@ -22,6 +22,7 @@ class Model(NamedTuple):
     Attributes:
         source: source.Source of --albert_directory, with the checkpoint.
         folder: run_directory.RunDirectory of the checkpoint.
+        shapes: dict of original name -> list of int, of the checkpoint.
         task: run_directory.FinetunedTask of the head; None if nothing tells it.
         config: AlbertConfig to write; it has the number of pieces of a new vocabulary.
         tokenizer: FullTokenizer with the vocabulary to write; None if none is written.
@@ -31,6 +32,7 @@ class Model(NamedTuple):
 
     source: object
     folder: object
+    shapes: dict
     task: object
     config: AlbertConfig
     tokenizer: object
@@ -61,7 +63,7 @@ def find_model(given):
     """
     from albert_tf import files
     from albert_tf.api import load, saving
-    from albert_tf.checkpoints import huggingface, run_directory, source
+    from albert_tf.checkpoints import huggingface, readers, run_directory, source
     from albert_tf.cli import model_flags
     from albert_tf.publish import vocabulary_change
     from albert_tf.text import tokenization
@@ -71,7 +73,8 @@ def find_model(given):
     checkpoint = source.find(checkpoint, takes_exports=not is_for_transformers).checkpoint
     found = source.Source(given.albert_directory, checkpoint)
     folder = run_directory.RunDirectory(os.path.dirname(checkpoint))
-    config, task = found.read_config(), load.recorded_task(found)
+    shapes = readers.open_reader(checkpoint).shapes
+    config, task = found.read_config(), load.recorded_task(found, shapes)
     if is_for_transformers:
         with about("--export_format=hf"):
             huggingface.check_expressible(config)
@@ -90,13 +93,13 @@ def find_model(given):
         config.check_vocabulary(old)
     if not path:
         settings = saving.settings_of(config, old, record) if is_kept else None
-        return Model(found, folder, task, config, old, settings, None)
+        return Model(found, folder, shapes, task, config, old, settings, None)
     with about(f"--new_vocabulary={path}"):
         new = tokenization.FullTokenizer(**{source.vocabulary_flag(path): path}, **old.casing)
         change = vocabulary_change.compare(old, new)
     written = dataclasses.replace(config, vocab_size=new.vocab_size)
     settings = saving.settings_of(written, new, record)
-    return Model(found, folder, task, written, new, settings, change)
+    return Model(found, folder, shapes, task, written, new, settings, change)
 
 
 def read_weights(model):
@@ -203,12 +206,13 @@ def export_to_transformers(given, model):
     import numpy as np
 
     from albert_tf import files
-    from albert_tf.checkpoints import huggingface, readers
+    from albert_tf.checkpoints import huggingface
     from albert_tf.publish import cards, transformers_tokenizer
 
     config, tokenizer = model.config, model.tokenizer
-    shapes = readers.open_reader(model.source.checkpoint).shapes
-    architecture, outputs = huggingface.architecture_of(shapes, config.hidden_size, model.task)
+    architecture, outputs = huggingface.architecture_of(
+        model.shapes, config.hidden_size, model.task
+    )
     has_masked_lm = architecture in huggingface.WITH_MASKED_LM
     length = model.source.recorded("max_seq_length") or config.max_position_embeddings
     with about(f"--export_format=hf: {tokenizer.path}"):

@@ -227,16 +227,22 @@ def read_bytes(path):
     Raises:
         UserError: the file cannot be read; the message names it.
     """
-    check_content(path)
     with reading(path), tf.io.gfile.GFile(path, "rb") as file:
-        return file.read()
+        content = file.read()
+    _check_no_pointer(path, content)
+    return content
 
 
 def check_content(path):
     """Raises UserError if a file cannot be read, or holds a pointer in place of its content."""
     with reading(path), tf.io.gfile.GFile(path, "rb") as file:
-        if file.read(len(_POINTER)) == _POINTER:
-            raise UserError(f"{path} is only a pointer to the file in Git LFS: run git lfs pull")
+        start = file.read(len(_POINTER))
+    _check_no_pointer(path, start)
+
+
+def _check_no_pointer(path, content):
+    if content.startswith(_POINTER):
+        raise UserError(f"{path} is only a pointer to the file in Git LFS: run git lfs pull")
 
 
 def sha256(path):

@@ -210,15 +210,15 @@ def _kind_of(found, settings, shapes, shown):
     return kind
 
 
-def recorded_task(found):
+def recorded_task(found, shapes):
     """The FinetunedTask that the files next to a checkpoint tell; None if they tell none.
 
     A question answering model of transformers has none: it is read at [CLS].
 
     Args:
         found: checkpoints.source.Source.
+        shapes: dict of original name -> list of int, of the checkpoint.
     """
-    shapes = readers.open_reader(found.checkpoint).shapes
     if any(version.variable in shapes for version in squad.VERSIONS):
         is_theirs = squad.is_read_at_cls([found.checkpoint])
         return None if is_theirs else run_directory.FinetunedTask(squad.SquadTask.name, ())

@@ -68,9 +68,11 @@ class Source:
         """
         paths = [os.path.join(self.directory, name) for name in (CONFIG_FILE, huggingface.CONFIG)]
         paths = [*filter(tf.io.gfile.exists, paths)]
-        theirs = huggingface.read_values(self.directory).get("model_type")
-        is_second = len(paths) == 2 and theirs == "albert" and not self.settings
-        if is_second and operator.ne(*(_of_model(read_config(path)) for path in paths)):
+        is_second = len(paths) == 2 and not self.settings  # which would decide
+        their_type = is_second and huggingface.read_values(self.directory).get("model_type")
+        if their_type == "albert" and operator.ne(
+            *(_of_model(read_config(path)) for path in paths)
+        ):
             raise UserError(f"{paths[0]} and {paths[1]} differ: keep the one of this model")
         return paths[0] if paths else None
 

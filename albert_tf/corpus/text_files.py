@@ -13,6 +13,7 @@ import tensorflow as tf
 from albert_tf import errors, options
 from albert_tf.corpus import unpacking
 from albert_tf.errors import UserError, import_extra
+from albert_tf.text import text_losses
 
 _LONGEST = 1 << 24  # bytes of a line or document; encoding takes about 26 times as much memory
 _WINDOW = 1 << 13  # characters: the splitter's time grows with the square of the length
@@ -28,7 +29,7 @@ _MANY_LEFT_OUT = 0.01  # of the lines
 _LINE_ENDS = re.compile(rb"\r+\n?")
 # A word that is divided at the end of a line: its first part, the mark and its second part.
 _DIVIDED = re.compile(
-    r"(?<![^\W\d_])([^\W\d_]+)([-\xac\xad\u2010])\n[ \t]*([^\W\d_A-ZÀ-ÞΑ-ΩЀ-Я][^\W\d_]*)"
+    rf"(?<![^\W\d_])([^\W\d_]+)({text_losses.DIVIDING})\n[ \t]*({text_losses.SMALL}[^\W\d_]*)"
 )
 _MANY_DIVIDED, _FEW_DIVIDED = 0.02, 10  # of the lines; in text without divided words under 0.01
 # The end of a line between letters of Chinese and Japanese, which have no spaces. Thai has some.

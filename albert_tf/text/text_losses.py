@@ -103,7 +103,9 @@ _QUOTED = re.compile(r'"[^"]*"')
 # Signs and numbers before the first letter of a line, also of one that is read backwards. Quotes,
 # dashes, brackets and dots begin and end the lines of ordinary text.
 _EDGE = re.compile(r"[\d<>[\]{}|\\/=_][\W\d_]{,29}(?=[^\W\d_])")
-_DIVIDED = re.compile(r"[-\xac\xad\u2010]\n(?<=[^\W\d_].\n)[ \t]*[^\W\d_A-ZÀ-ÞΑ-ΩЀ-Я]", re.S)
+DIVIDING = r"[-\xac\xad\u2010]"  # marks after the first part of a word at the end of a line
+SMALL = r"[^\W\d_A-ZÀ-ÞΑ-ΩЀ-Я]"  # a letter that begins the second part
+_DIVIDED = re.compile(rf"{DIVIDING}\n(?<=[^\W\d_].\n)[ \t]*{SMALL}", re.S)
 # Characters that nobody sees: soft hyphens, marks of directions and of joined words.
 _INVISIBLE = re.compile("[\xad\u061c\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff]")
 _MOST_TEXTS = 10_000  # of a Sample
