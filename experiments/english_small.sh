@@ -5,7 +5,7 @@
 #   experiments/english_small.sh TEXT OUTPUT
 #
 # TEXT holds wikipedia/train*.jsonl.gz and books/train*.jsonl.gz, JSON lines with the key text, a document each, and
-# heldout*.jsonl.gz next to them. Run it in the root of the repository. What is finished is not done again, but for the packaging.
+# heldout*.jsonl.gz next to them. Run it in the root of the repository. What is finished is not done again.
 # The model is OUTPUT/english-small.
 set -euo pipefail
 
@@ -48,5 +48,5 @@ train long
 [[ -e $OUTPUT/grouped ]] || "$PYTHON" experiments/grow.py groups "$OUTPUT/runs/long/seed-1" "$OUTPUT/grouped" \
   --units="$UNITS"
 train grouped
-"$PYTHON" experiments/package_model.py "$OUTPUT/runs/grouped/seed-1" "$OUTPUT/english-small" \
+[[ -e $OUTPUT/english-small ]] || "$PYTHON" experiments/package_model.py "$OUTPUT/runs/grouped/seed-1" "$OUTPUT/english-small" \
   --card=experiments/english_small_card.md

@@ -178,9 +178,7 @@ def main(arguments=None):
         kind.add_argument("run", help="--output_dir of the training")
         kind.add_argument("output", help="directory to make")
         kind.set_defaults(change=change)
-    kind.add_argument(
-        "--units", type=int, required=True, help="feed-forward units that each group keeps"
-    )
+    kind.add_argument("--units", type=int, required=True, help="feed-forward units of a group")
     return copy(**vars(parser.parse_args(arguments)))
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes a packaged model of a pre-training: half-precision weights, metrics and a model card.
 
-python experiments/package_model.py output/model albert_tf/models/english-small \
+python experiments/package_model.py output/model output/english-small \
     --card=experiments/english_small_card.md
 
 The weights are measured on the held-out records of the run, in float32 and in half precision. If
@@ -38,7 +38,7 @@ METRICS, CARD = "metrics.json", "README.md"
 LARGEST_DIFFERENCE = 0.001  # of accuracies in float32 and in half precision
 KEY = "masked_lm_accuracy"
 PLACES = {  # of a card, next to those of the config
-    "name", "parameters", "phases", "tables", KEY, "float32_accuracy", "sentence_order_accuracy",
+    "name", "parameters", "phases", KEY, "float32_accuracy", "sentence_order_accuracy",
     "word_accuracy", "minimal_pairs",
 }  # fmt: skip
 OF_EVALUATION = (  # flags of the training that its evaluations need; for masks, if it has them
@@ -169,7 +169,7 @@ def phases_of(run):
     return phases
 
 
-def card(template, name, config, phases, metrics, tables):
+def card(template, name, config, phases, metrics):
     """The model card: str, Markdown.
 
     Args:
@@ -178,7 +178,6 @@ def card(template, name, config, phases, metrics, tables):
         config: AlbertConfig.
         phases: list from `phases_of`.
         metrics: dict, as in metrics.json.
-        tables: list of str, Markdown files with further metrics.
     """
     rows = [["phase", *PHASE], ["---"] * (len(PHASE) + 1)]
     for number, settings in enumerate(phases, 1):
@@ -199,34 +198,31 @@ def card(template, name, config, phases, metrics, tables):
         parameters=f"{phases[-1].parameter_count / 1e6:.1f}",
         phases="\n".join("| " + " | ".join(map(str, row)) + " |" for row in rows),
         float32_accuracy=f"{100 * metrics['heldout_float32'][KEY]:.1f}",
-        tables="\n".join(files.read_text(path).partition("\n")[2].strip() for path in tables),
     )
 
 
 # --- The command ---------------------------------------------------------------------------------
 
 
-def package(run, model_dir, checkpoint_name, template, tables):
-    """Makes the directory of a packaged model, in place of one that is there.
+def package(run, model_dir, checkpoint_name, template):
+    """Makes the directory of a packaged model.
 
     Args:
         run: str, directory of a pre-training.
         model_dir: str, to make; its last part is the model's name.
         checkpoint_name: str, in `run`.
         template: str, of the card.
-        tables: list of str, as of `card`.
 
     Returns:
         str, a line for each metric.
 
     Raises:
-        UserError: a file is missing, or half precision changes the accuracy.
+        UserError: a file is missing, the directory is there, or half precision changes the
+            accuracy.
     """
     _check_card(template)
-    there = os.listdir(model_dir) if os.path.isdir(model_dir) else []
-    is_packaged = {METRICS, run_directory.SAFETENSORS} <= {*there}
-    if os.path.isfile(model_dir) or (there and not is_packaged):
-        raise UserError(f"{model_dir} is there and no packaged model: give a new directory")
+    if os.path.exists(model_dir):
+        raise UserError(f"{model_dir} is there already: give another directory")
     phases = phases_of(run)
     flags = phases[-1].flags
     if not flags.get("eval_input_file"):
@@ -252,47 +248,22 @@ def package(run, model_dir, checkpoint_name, template, tables):
         metrics["sample"] = sample_metrics(albert_tf.load(made))
         files.write_text(os.path.join(made, METRICS), json.dumps(metrics, indent=2) + "\n")
         name = os.path.basename(model_dir.rstrip("/"))
-        text = card(template, name, config, phases, metrics, tables)
+        text = card(template, name, config, phases, metrics)
         files.write_text(os.path.join(made, CARD), text)
-        replace(model_dir, made)
+        with files.replacing_directory(model_dir) as directory:
+            shutil.copytree(made, directory, dirs_exist_ok=True)
     sample = ", ".join(f"{key} {100 * value:.1f}%" for key, value in metrics["sample"].items())
     return f"held-out masked-LM accuracy {accuracies}\nsample: {sample}\nwrote {model_dir}"
 
 
-def replace(model_dir, made):
-    """Copies a directory to `model_dir`, in place of a packaged model that is there.
-
-    If the process is stopped before the new model has its name, the old one is in
-    `<model_dir>.replaced`. The next model of this name removes it.
-
-    Args:
-        model_dir: str.
-        made: str, the directory to copy.
-    """
-    replaced = f"{model_dir.rstrip('/')}.replaced"
-    with files.replacing_directory(model_dir) as directory:
-        shutil.copytree(made, directory, dirs_exist_ok=True)
-        if os.path.isdir(model_dir):
-            files.remove(replaced)
-            os.rename(model_dir, replaced)
-    files.remove(replaced)
-
-
 def _check_card(template):
     """Raises UserError if a card has a place without a value, before anything is measured."""
-    template = string.Template(template)
     known = {field.name for field in dataclasses.fields(AlbertConfig)} | PLACES
-    unknown = [name for name in template.get_identifiers() if name not in known]
-    if not template.is_valid() or unknown:
-        found = f"${unknown[0]}" if unknown else "a $ without a name"
+    try:
+        string.Template(template).substitute(dict.fromkeys(known))
+    except (KeyError, ValueError) as error:
         places = ", ".join(sorted(known))
-        raise UserError(f"--card: {found}. Known are {places}; write $$ for a dollar")
-
-
-def _existing_file(path):
-    if not os.path.isfile(path):
-        raise argparse.ArgumentTypeError(f"{path} is no file")
-    return path
+        raise UserError(f"--card: {error}; known are {places}; write $$ for a dollar") from error
 
 
 def main(arguments=None):
@@ -302,19 +273,11 @@ def main(arguments=None):
     parser.add_argument("run", help="--output_dir of the pre-training")
     parser.add_argument("model_dir", help="directory to make, named as the model")
     parser.add_argument("--checkpoint_name", default=run_directory.BEST, help="checkpoint in it")
-    parser.add_argument(
-        "--card", type=_existing_file, required=True, help="template of the model card"
-    )
-    parser.add_argument(
-        "--tables",
-        type=_existing_file,
-        nargs="*",
-        default=[],
-        help="Markdown files with metrics for the card",
-    )
+    parser.add_argument("--card", required=True, help="template of the model card")
     given = parser.parse_args(arguments)
-    template = files.read_text(given.card)
-    return package(given.run, given.model_dir, given.checkpoint_name, template, given.tables)
+    if not os.path.isfile(given.card):
+        raise UserError(f"--card={given.card}: there is no such file")
+    return package(given.run, given.model_dir, given.checkpoint_name, files.read_text(given.card))
 
 
 if __name__ == "__main__":

@@ -46,10 +46,8 @@ CHANGES = {"script": str, "metrics": list, "config": dict, "flags": dict, "train
 CHANGES |= {"paper": dict}  # published numbers to show next to the results
 COMMANDS = {"command": list, "result": str}
 COMMANDS = {"before": COMMANDS, "after": COMMANDS | {"metrics": dict}}
-STUDY = (
-    CHANGES | dict.fromkeys(COMMANDS, list) | dict.fromkeys(("rows", "variants", "values"), dict)
-)
-STUDY |= {"title": str, "extends": str}
+STUDY = CHANGES | dict.fromkeys(COMMANDS, list) | {"title": str, "extends": str}
+STUDY |= dict.fromkeys(("rows", "variants", "values"), dict)
 STUDY |= {"curves": str}  # a file with numbers for each layer, to draw
 REQUIRED = {"title", "script", "metrics", "flags"}
 OWN_FLAGS = ("output_dir", "seed", "num_trials")  # `Run` decides them
@@ -131,7 +129,12 @@ def _with_bases(path, values, seen=()):
     """The study of a file after those that it extends: list of dict."""
     if os.path.abspath(path) in seen:
         raise UserError(f"{path} extends itself")
-    study = _read_toml(path)
+    if not os.path.isfile(path):
+        raise UserError(f"{path} is no file: give the TOML file of a study")
+    try:
+        study = tomllib.loads(files.read_text(path))
+    except tomllib.TOMLDecodeError as error:
+        raise UserError(f"{path} is not a TOML file: {error}") from error
     _check_keys(path, study, STUDY)
     if "extends" not in study:
         return [study]
@@ -143,15 +146,6 @@ def _extended(base, study):
     """A study with what another one changes of it: dict."""
     lists = {key: [*base.get(key, ()), *study.get(key, ())] for key in COMMANDS}
     return _merged(base, study | lists)
-
-
-def _read_toml(path):
-    if not os.path.isfile(path):
-        raise UserError(f"{path} is no file: give the TOML file of a study")
-    try:
-        return tomllib.loads(files.read_text(path))
-    except tomllib.TOMLDecodeError as error:
-        raise UserError(f"{path} is not a TOML file: {error}") from error
 
 
 def _check_keys(where, part, known, needed=frozenset()):
@@ -250,12 +244,9 @@ def _steps(settings):
     """Number of updates that take `train_flops` floating-point operations."""
     names = ("max_seq_length", "max_predictions_per_seq", "train_batch_size")
     given = {name: settings["flags"].get(name) for name in names}
-    try:
-        length, predictions, batch = map(int, given.values())
-    except (TypeError, ValueError):
-        length = batch = 0
-    if min(length, batch) < 1:
+    if not all(re.fullmatch("[1-9][0-9]*", str(value)) for value in given.values()):
         raise UserError(f"train_flops needs whole numbers above 0 in flags. Received: {given}")
+    length, predictions, batch = map(int, given.values())
     config = AlbertConfig.from_dict(settings["config"])
     update = flops.training_flops(config, batch, length, predictions)
     return max(1, round(settings["train_flops"] / update))
@@ -465,9 +456,8 @@ def write_results(study, results, output_dir):
         shown += [papers[row].get(name, "") for name in published]
         table.append([row, _changes(study["rows"][row]), len(several), *shown])
     lines = ["| " + " | ".join(map(str, cells)) + " |" for cells in table]
-    files.write_text(
-        str(output_dir / "results.md"), "\n".join([f"# {study['title']}", "", *lines, ""])
-    )
+    page = "\n".join([f"# {study['title']}", "", *lines, ""])
+    files.write_text(str(output_dir / "results.md"), page)
     layers = study.get("curves", "")
     read, unit = (_curves_of_layers, "layer") if layers else (history.read, "step")
     curves = {
@@ -553,10 +543,8 @@ def run_study(study, given):
         lines = [shlex.join(["python", *words]) for words in commands]
         for run in runs:
             if run.config:
-                folder, config = (
-                    shlex.quote(str(run.directory)),
-                    shlex.quote(json.dumps(run.config)),
-                )
+                folder = shlex.quote(str(run.directory))
+                config = shlex.quote(json.dumps(run.config))
                 lines.append(f"mkdir -p {folder} && echo {config} > {folder}/{CONFIG_FILE}")
             lines += [shlex.join(["python", *words]) for words in commands_of(study, run)]
         return "\n".join(lines)

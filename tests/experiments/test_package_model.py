@@ -14,7 +14,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import safetensors.numpy
-import tensorflow as tf
 
 import albert_tf
 from albert_tf import models
@@ -22,7 +21,7 @@ from albert_tf.api import minimal_pairs
 from albert_tf.checkpoints import run_directory
 from experiments import package_model
 from tests import ROOT, tiny
-from tests.errors import assert_names, refuses
+from tests.errors import refuses
 
 CARD = ROOT / "experiments" / "english_small_card.md"
 # What each model of the package must reach: part of metrics.json -> metric -> least value.
@@ -278,7 +277,7 @@ def test_the_card_has_the_updates_that_a_phase_had():
     ]
     metrics = {"heldout": {"a": 0.5}, "sample": {}, "heldout_float32": {package_model.KEY: 0.5}}
     config = albert_tf.AlbertConfig.from_dict(tiny.WIDE)
-    text = package_model.card("$name $parameters\n$phases", "small", config, phases, metrics, [])
+    text = package_model.card("$name $parameters\n$phases", "small", config, phases, metrics)
     updates = [line.split(" | ")[3] for line in text.splitlines()[1:]]
     assert text.startswith("small 3.1\n")
     assert updates == ["updates", "---", "26000 of 120000", "300", "20 of 40", "7"]
@@ -301,46 +300,19 @@ def test_nothing_is_written_if_half_precision_changes_the_accuracy(tmp_path, mon
     "there, card, message",
     [
         ([], None, "run.json"),  # what is packaged is no training
-        (["metrics.json", "model.safetensors"], None, "run.json"),  # a model is replaced
-        (["metrics.json"], None, "{}/mine"),  # of a row of a study: it is no model, and stays
-        (None, None, "{}/mine"),  # a file is no place for a model
-        ([], "$costs", "--card ... $costs"),  # before anything is measured
+        (["metrics.json"], None, "{}/mine"),  # of another model or a row of a study: it stays
+        ([], "$costs", "--card ... costs"),  # before anything is measured
         ([], "5 $", "--card"),
     ],
 )
 def test_what_is_not_packaged(there, card, message, tmp_path):
-    if there is None:
-        (tmp_path / "mine").touch()
-    for name in there or ():
+    for name in there:
         (tmp_path / "mine").mkdir(exist_ok=True)
         (tmp_path / "mine" / name).touch()
     (tmp_path / "card.md").write_text(card or CARD.read_text())
     with refuses(message.format(tmp_path)):
         package_model.main([str(tmp_path), f"{tmp_path}/mine", f"--card={tmp_path}/card.md"])
-    assert all((tmp_path / "mine" / name).exists() for name in there or ())
-
-
-@pytest.mark.parametrize("stopped", [False, True])
-def test_a_stop_while_a_model_is_replaced_leaves_one(tmp_path, monkeypatch, stopped):
-    model = tmp_path / "model"
-    for directory, text in ((model, "old"), (tmp_path / "made", "new")):
-        directory.mkdir()
-        (directory / "config.json").write_text(text)
-    rename = tf.io.gfile.rename
-
-    def stop(source, target, **how):
-        if target == str(model):
-            raise KeyboardInterrupt
-        rename(source, target, **how)
-
-    if stopped:
-        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-            patched.setattr(tf.io.gfile, "rename", stop)
-            package_model.replace(f"{model}/", str(tmp_path / "made"))
-        assert (tmp_path / "model.replaced" / "config.json").read_text() == "old"
-    package_model.replace(f"{model}/", str(tmp_path / "made"))
-    assert (model / "config.json").read_text() == "new"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["made", "model"]
+    assert all((tmp_path / "mine" / name).exists() for name in there)
 
 
 def test_phases_are_the_trainings_with_a_record(tmp_path):
@@ -356,8 +328,6 @@ def test_phases_are_the_trainings_with_a_record(tmp_path):
         package_model.phases_of(starts["loop"])
 
 
-@pytest.mark.parametrize("flag", ["card", "tables"])
-def test_a_missing_file_is_an_error(flag, capsys):
-    with pytest.raises(SystemExit):
-        package_model.main(["run", "model", f"--card={CARD}", f"--{flag}=missing.md"])
-    assert_names(capsys.readouterr().err, f"--{flag} ... missing.md")
+def test_a_missing_card_is_an_error(tmp_path):
+    with refuses(f"--card={tmp_path}/missing.md"):
+        package_model.main(["run", "model", f"--card={tmp_path}/missing.md"])
