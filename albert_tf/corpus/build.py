@@ -108,18 +108,7 @@ def create(
         directory = _state(work, "corpus", *key)
         if not work_directory:
             _remove_others(work, directory)
-        if not corpus_files.is_whole(directory):
-            if tf.io.gfile.exists(directory):
-                print(f"{directory} is damaged: it is made again")
-                files.remove(directory)
-            runner.write_corpus(inputs, form, encoder, directory)
-        documents = corpus_files.open_corpus(corpus_files.documents_file(directory)).documents
-        if 2 * len(documents) < len(inputs) and not form.file_is_document:
-            print(
-                f"warning: {len(inputs)} files have {len(documents)} document"
-                f"{'s' * (len(documents) > 1)}, since only a blank line ends one: give "
-                "--file_is_document if each file is a document"
-            )
+        _tokenize(inputs, form, encoder, directory, runner)
         parts, dropped = _parts(directory, selection, runner)
         summary = None
         for part, (flag, names) in reversed(list(zip(parts, named.items(), strict=False))):
@@ -145,6 +134,22 @@ def create(
     if logging.level_info():
         _log(outputs[0], tokenizer, settings)
     return summary
+
+
+def _tokenize(inputs, form, encoder, directory, runner):
+    """Writes the corpus of text files to a directory, if it is not there."""
+    if not corpus_files.is_whole(directory):
+        if tf.io.gfile.exists(directory):
+            print(f"{directory} is damaged: it is made again")
+            files.remove(directory)
+        runner.write_corpus(inputs, form, encoder, directory)
+    documents = corpus_files.open_corpus(corpus_files.documents_file(directory)).documents
+    if 2 * len(documents) < len(inputs) and not form.file_is_document:
+        print(
+            f"warning: {len(inputs)} files have {len(documents)} document"
+            f"{'s' * (len(documents) > 1)}, since only a blank line ends one: give "
+            "--file_is_document if each file is a document"
+        )
 
 
 def _parts(directory, selection, runner):

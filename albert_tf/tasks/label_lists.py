@@ -290,22 +290,7 @@ def doubts(counts, multi_label=False, form=None, is_of_words=False):
         is_of_words: bool, whether words have the labels, and not texts.
     """
     counts = {label: counts[label] for label in sorted(counts, key=tables.order)}
-    spelt, mixed = collections.defaultdict(list), []
-    for label in counts:
-        seen = "".join(c for c in label if unicodedata.category(c) != "Cf")
-        usual = unicodedata.normalize("NFKC", seen).casefold().strip()
-        usual = re.sub(r"(?<=[^\W\d_])[-_\s\u2010-\u2015]+(?=[^\W\d_])", " ", usual)
-        spelt[_TRUTHS.get(usual, usual)].append(label)
-        if any(map(_mixes_alphabets, re.findall(r"[^\W\d_]+", label))):
-            mixed.append(label)
-    for alike in spelt.values():
-        if len(alike) > 1:
-            forms = {unicodedata.normalize("NFC", label) for label in alike}
-            shown = repr if len(forms) == len(alike) else ascii  # some look the same
-            named = " and ".join(f"{shown(label)} ({counts[label]})" for label in alike)
-            yield f"{named} are different labels: write them alike if they are one"
-    for label in mixed:
-        yield f"the label {label!r} ({label!a}) has Latin and Cyrillic letters in one word"
+    yield from _on_spelling(counts)
     values = [*map(tables.number, counts)]
     is_scale = {*values} == {-value for value in values}  # such as -1, 0, 1
     stand_ins = set() if is_scale else {-1, -100}
@@ -338,6 +323,26 @@ def doubts(counts, multi_label=False, form=None, is_of_words=False):
             f"--multi_label, but no text has several labels, with {LABEL_SEPARATOR}, ; or , "
             f"between them, as in a{LABEL_SEPARATOR}b"
         )
+
+
+def _on_spelling(counts):
+    """Yields warnings of labels that look the same but are written in several ways."""
+    spelt, mixed = collections.defaultdict(list), []
+    for label in counts:
+        seen = "".join(c for c in label if unicodedata.category(c) != "Cf")
+        usual = unicodedata.normalize("NFKC", seen).casefold().strip()
+        usual = re.sub(r"(?<=[^\W\d_])[-_\s\u2010-\u2015]+(?=[^\W\d_])", " ", usual)
+        spelt[_TRUTHS.get(usual, usual)].append(label)
+        if any(map(_mixes_alphabets, re.findall(r"[^\W\d_]+", label))):
+            mixed.append(label)
+    for alike in spelt.values():
+        if len(alike) > 1:
+            forms = {unicodedata.normalize("NFC", label) for label in alike}
+            shown = repr if len(forms) == len(alike) else ascii  # some look the same
+            named = " and ".join(f"{shown(label)} ({counts[label]})" for label in alike)
+            yield f"{named} are different labels: write them alike if they are one"
+    for label in mixed:
+        yield f"the label {label!r} ({label!a}) has Latin and Cyrillic letters in one word"
 
 
 def _mixes_alphabets(word):

@@ -385,6 +385,30 @@ class Table(NamedTuple):
         return self._replace(rows=found, left_out=left_out)
 
 
+def _content(path, lines, is_own):
+    """The bytes of a file, or of its lines, with line feeds and without byte order marks.
+
+    Args:
+        path: str.
+        lines: iterable of bytes; None to read the file.
+        is_own: bool, whether it is a user's own file, as Excel may write it.
+
+    Raises:
+        UserError: the file cannot be read or is empty.
+    """
+    from albert_tf.corpus import unpacking
+
+    content = unpacking.read(path) if lines is None else b"".join(lines)
+    content = content.removeprefix(codecs.BOM_UTF8)
+    if not content.strip():
+        raise UserError(f"{path} is empty; it needs one example per line")
+    if b"\n" not in content.rstrip(b"\r\n"):  # lines of old spreadsheets end in carriage returns
+        content = content.rstrip(b"\r\n").replace(b"\r", b"\n")
+    if is_own:  # files that were joined have such marks between them
+        content = re.sub(rb"^" + codecs.BOM_UTF8, b"", content, flags=re.MULTILINE)
+    return content
+
+
 def open_table(
     path,
     *any_of,
@@ -417,18 +441,7 @@ def open_table(
     Raises:
         UserError: the file cannot be read, is empty or not UTF-8, or its quotes do not fit.
     """
-    from albert_tf.corpus import unpacking
-
-    lines = start or lines
-    content = unpacking.read(path) if lines is None else b"".join(lines)
-    content = content.removeprefix(codecs.BOM_UTF8)
-    if not content.strip():
-        raise UserError(f"{path} is empty; it needs one example per line")
-    if b"\n" not in content.rstrip(b"\r\n"):  # lines of old spreadsheets end in carriage returns
-        content = content.rstrip(b"\r\n").replace(b"\r", b"\n")
-    if quoted_tabs:  # files of Excel that were joined have such marks between them
-        content = re.sub(rb"^" + codecs.BOM_UTF8, b"", content, flags=re.MULTILINE)
-    content = _without_comments(content, any_of)
+    content = _without_comments(_content(path, start or lines, quoted_tabs), any_of)
     form = find_form(content.lstrip(b"\r\n"), path, any_of, delimiter, quoted_tabs)
     lines = [line + b"\n" for line in content.removesuffix(b"\n").split(b"\n")]
     if start and not form.separator:
