@@ -151,7 +151,9 @@ def _unnamed_pairs(table):
             f"{table.path} needs columns {' and '.join(KEYS)}. Received: {', '.join(table.first)}"
         )
     if len(table.first) == 2:
-        for row in table.take((0, 1)).rows:
+        rows = table.take((0, 1)).rows
+        _check_sentences(table, [row.values for row in rows])
+        for row in rows:
             yield (row.line, row.line), dict(zip(KEYS, row.values, strict=True))
         return
     rows = table.take((0,)).rows
@@ -159,6 +161,21 @@ def _unnamed_pairs(table):
         if bad is None or bad.line != good.line + 1:
             raise UserError(f"{good.place}: a pair takes two lines, first the good sentence")
         yield (good.line, bad.line), dict(zip(KEYS, good.values + bad.values, strict=True))
+
+
+def _check_sentences(table, pairs):
+    """Raises UserError if a column has single words next to sentences, or the first row has."""
+    are_words = [[len(cell.split()) < 2 for cell in pair] for pair in pairs]
+    columns = list(zip(*are_words, strict=True))
+    labels = [n for n, column in enumerate(columns) if all(column) and not any(columns[1 - n])]
+    if labels:
+        raise UserError(
+            f"{table.path}: column {labels[0]} has labels, such as {pairs[0][labels[0]]!r}: write "
+            "the good sentence, a tab and the bad one on each line"
+        )
+    if all(are_words[0]) and len(pairs) > 1 and not any(map(any, are_words[1:])):
+        names = " and ".join(KEYS)
+        raise UserError(f"{table.path} needs columns {names}. Received: {', '.join(table.first)}")
 
 
 # --- Measuring -----------------------------------------------------------------------------------

@@ -26,7 +26,9 @@ _HEAD_BYTES = 1 << 14  # of some lines, which tell the encoding; a tar header ha
 
 
 def _open_zstd(file):
-    return errors.import_extra("backports.zstd", "a file compressed by Zstandard").open(file)
+    zstd = errors.import_extra("backports.zstd", "a file compressed by Zstandard")
+    # As dumps of Reddit are written (`zstd --long=31`); memory is taken as the file says.
+    return zstd.open(file, options={zstd.DecompressionParameter.window_log_max: 31})
 
 
 _PACKINGS = {  # kinds of compression -> how they begin, and a function that opens them

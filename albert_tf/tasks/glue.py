@@ -89,6 +89,10 @@ class GlueTask:
         """Whether it is of a user's own files."""
         return not self.folder
 
+    def remedy(self, own):
+        """What helps against a fault of a file: str, for a user's own file `own`."""
+        return own if self.is_own else "give a file as GLUE has it, or --task_name=tsv"
+
     @property
     def named(self):
         """The names of the columns that are given by number: dict from number."""

@@ -10,6 +10,7 @@ import tensorflow as tf
 from albert_tf.errors import UserError, about
 from albert_tf.tasks import label_lists, tables
 
+_SKIP = "--skip_other_labels leaves such rows out"
 _MOST_SHOWN = 10  # labels in a message
 _OTHER = {".": ",", ",": "."}  # decimal mark -> the mark that may divide thousands then
 _DECIMAL = {
@@ -45,10 +46,10 @@ def labels_of(task, table, normalize, skip_others=False):
         if other is not None and not skip_others:
             shown = ", ".join(task.labels[:_MOST_SHOWN])
             more = ", ..." if len(task.labels) > _MOST_SHOWN else ""
-            skip = "; --skip_other_labels leaves such rows out" if task.is_own else ""
+            own = f"give all classes as --labels; {_SKIP}{_hint_of_header(row)}"
             raise UserError(
                 f"{row.place}: unknown label {reprlib.repr(other)}; known are {shown}{more}. "
-                f"Correct it, or give all classes as --labels{skip}{_hint_of_header(row)}"
+                f"Correct it, or {task.remedy(own)}"
             )
         known = labels if task.multi_label else labels[0]
         labels_of_rows.append(known if other is None else None)
@@ -95,12 +96,12 @@ def test_labels(task, table, normalize):
 def label_texts(task, table, normalize, needed=True):
     """Labels of rows: list of lists of str.
 
-    An empty label is an error if it is `needed`; several labels may be none. Other arguments are as
-    of `labels_of`.
+    If labels are not `needed`, an empty one is none of the task's, and so is another value than 0
+    and 1; else they are errors. Several labels may be none. Other arguments are as of `labels_of`.
     """
     cells = [[*map(str.strip, row.values[len(task.text) :])] for row in table.rows]
     if len(cells[0]) > 1:
-        return _labels_of_columns(task, table.rows, cells)
+        return _labels_of_columns(task, table.rows, cells, needed)
     if task.multi_label:
         return _several_labels(task, [cell for (cell,) in cells], table.path)
     texts = [normalize(cell) for (cell,) in cells]
@@ -114,21 +115,22 @@ def label_texts(task, table, normalize, needed=True):
     return found
 
 
-def _labels_of_columns(task, rows, cells):
-    """Labels of rows with a column of 0 and 1 for each label: list of lists of str."""
+def _labels_of_columns(task, rows, cells, needed):
+    """Labels of rows with a column of 0 and 1 for each label, or other values: as `label_texts`."""
     may_be = label_lists.BITS
     if {cell for values in cells for cell in values} <= {"", *label_lists.ONES}:
         may_be = {"", *label_lists.ONES}
     found = []
     for row, values in zip(rows, cells, strict=True):
-        for column, value in zip(task.label, values, strict=True):
-            if value not in may_be:
-                raise UserError(
-                    f"{row.place}: column {column!r} has {value!r}: label columns need 0 or 1, or "
-                    "1 and empty cells"
-                )
+        others = {c: v for c, v in zip(task.label, values, strict=True) if v not in may_be}
+        for column, value in others.items() if needed else ():
+            raise UserError(
+                f"{row.place}: column {column!r} has {value!r}: label columns need 0 or 1, or 1 "
+                f"and empty cells; with --labels, {_SKIP}"
+            )
         chosen = zip(task.labels, values, strict=True)
-        found.append([label for label, value in chosen if value in label_lists.ONES])
+        ones = [label for label, value in chosen if value in label_lists.ONES]
+        found.append([*others.values()] or ones)
     return found
 
 

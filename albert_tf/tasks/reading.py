@@ -106,7 +106,14 @@ def read_rows(task, data_dir, split):
         has_header = split in task.splits_with_header
     known = task.named if task.is_own else dict(zip(columns, task.names, strict=False))
     form = {"delimiter": task.delimiter, "quoted_tabs": task.is_own}
-    table = tables.open_table(path, columns, has_header=has_header, known=known, **form).take(
+    table = tables.open_table(path, columns, has_header=has_header, known=known, **form)
+    named = {*known.values()}.intersection(table.header or ())
+    if named and not task.is_own and (lacking := sorted({*known.values()} - named)):
+        raise UserError(
+            f"{path}: there are columns {', '.join(table.header)}, but no {lacking[0]!r}: "
+            f"{task.remedy('')}"
+        )
+    table = table.take(
         columns,
         keep_blank=split in task.splits_with_blank_rows,
         skip_short=split in task.splits_with_short_rows,
@@ -164,7 +171,7 @@ def _check_texts(task, table, is_training):
             fault = f"has labels, such as {texts[0]!r}:"
         else:
             continue
-        remedy = f"give another {flag}" if task.is_own else "give a file as GLUE has it"
+        remedy = task.remedy(f"give another {flag}")
         raise UserError(f"{table.path}: column {column!r} {fault} {remedy}")
 
 

@@ -381,7 +381,9 @@ class Table(NamedTuple):
                     "--delimiter"
                 )
         if not found:
-            raise UserError(f"{self.path} holds no example")
+            raise UserError(
+                f"{self.path} holds no example: all rows have fewer than {width} columns"
+            )
         return self._replace(rows=found, left_out=left_out)
 
 
@@ -508,7 +510,8 @@ def _check_against_first(row, table):
     if any(map(str.strip, row.cells[len(first) :])):  # pandas refuses it too
         raise UserError(
             f"{row.place}: {len(row.cells)} columns, but the first line has {len(first)}, with "
-            f"{table.form}: put texts with separators in quotes, or give another --delimiter"
+            f"{table.form}: put texts with separators in quotes, remove further columns, or give "
+            "another --delimiter"
         )
 
 

@@ -472,7 +472,8 @@ def _comments(lines, filled, labels):
             return True
         if len(cells) == 1 or cells[-1] in labels:
             return False
-        if outside := {"O", "o"} & labels:
+        outside = {"O", "o"} & labels
+        if outside == labels or tag_schemes.are_of_spans(labels):
             return not tag_schemes.are_of_spans(outside | {cells[-1]})
         # A tag that only words with # have is one if it recurs or stands within a sentence.
         is_inside = number > 1 and bool(lines[number - 2].strip())

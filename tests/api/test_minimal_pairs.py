@@ -136,6 +136,9 @@ def test_a_table_of_unknown_columns_is_refused(write):
         (json_lines(PAIR | {"UID": "a\u2028"}), "line 1 ... UID ... 'a"),
         (json_lines(PAIR, [1]), "line 2 ... JSON"),
         (json_lines(PAIR) + "x\n", "line 2 ... JSON"),
+        ("True\tthe author laughs\nFalse\tthe author laugh\n", "0 ... 'True'"),
+        ("it is so\t1\nit be so\t0\n", "1 ... '1'"),
+        ("Good\tBad\nit is so\tit be so\n", "sentence_good ... Good, Bad"),
     ],
 )
 def test_bad_files(content, message, write):

@@ -157,6 +157,12 @@ BAD_FILES = {  # what is wrong -> file of a task, its lines, message
     "unknown label": ("RTE/train", ["header", GOOD, "1\ta\tb\tneutral"],
                       "line 3 ... 'neutral' ... entailment, not_entailment"),
     "not UTF-8": ("RTE/dev", ["header", GOOD, "1\tcaf\udce9\tb\tentailment"], "line 3 ... UTF-8"),
+    # As files of the Hugging Face hub are: some names are those of GLUE, and the last is the index.
+    "other names": ("STS-B/train", ["sentence1\tsentence2\tlabel\tidx", "a\tb\t4.8\t0"],
+                    "'score' ... sentence1, sentence2, label, idx"),
+    "other names, short": ("QQP/train", ["question1\tquestion2\tlabel\tidx", "a\tb\t1\t0"],
+                           "'is_duplicate'"),
+    "only short rows": ("QQP/train", ["header", "0\t1\t2\ta"], "6"),
     "long label": ("RTE/train", ["header", "0\ta\tb\t" + "maybe " * 100_000], "line 2 ... 'maybe"),
 } | {
     f"score {label!r}": ("STS-B/dev", ["header", f"{SCORE}2.5", SCORE + label],
@@ -172,6 +178,7 @@ def test_a_bad_file_is_named(file, lines, message, tokenizer, tmp_path):
     folder, split = file.split("/")
     with refuses(f"{file}.tsv ... {message}") as error:
         read(folder.lower(), tmp_path, split, tokenizer)
+    assert "--labels" not in str(error.value)  # which GLUE does not take
     assert len(str(error.value)) < 1000
 
 

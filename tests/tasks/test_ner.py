@@ -276,6 +276,8 @@ FORMS = [  # name, content, columns of word and label, number of comments, sente
     ("a.conll", "#tag b-loc\na o\n", (), 0, ["#tag/b-loc a/o"]),
     ("a.conll", "#a\t#\nis\tV\n\n#b\t#\n", (), 0, ["#a/# is/V", "#b/#"]),
     ("a.conll", "is\tV\n#b\tT\n", (), 0, ["is/V #b/T"]),
+    # O is a pronoun here.
+    ("a.conll", "I\tO\nsaw\tV\n#a\t#\n#b\t#\n", (), 0, ["I/O saw/V #a/# #b/#"]),
     ("a.conll", "#id\t1\nis\tV\n\n#id\t2\nit\tN\n", (), 2, ["is/V", "it/N"]),
     ("a.conll", "#begin document\na O\nb B-PER\n#end document\n", (), 2, ["a/O b/B-PER"]),
     ("a.conll", "# sent_id = 1\na b c O\n#newdoc id = 1\n", (), 2, ["a/O"]),

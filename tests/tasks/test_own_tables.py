@@ -407,6 +407,9 @@ def test_labels_of_ones_own_files(name, lines, given, labels, read, tmp_path, to
         ([("train.csv", "text;label", "a;x,y", "b;x,z", "c;", "d;y")],
          SEVERAL | {"labels": ["x", "y"], "skip_other_labels": True}, (0, 1),
          [("train-1", "a", ["x", "y"]), ("train-3", "c", []), ("train-4", "d", ["y"])]),
+        ([("train.csv", "text,x,y", "a,1,1", "b,-1,-1", "c,0,0")],
+         SEVERAL | {"label_column": "x,y", "labels": ["x", "y"], "skip_other_labels": True}, (0, 1),
+         [("train-1", "a", ["x", "y"]), ("train-3", "c", [])]),
         ([("train.csv", "id,text,label", "1,good,x,", "2,bad,y,")], {}, (0, 0),
          [("train-1", "good", "x"), ("train-2", "bad", "y")]),
         ([("train.tsv", "__label__a __label__b\tgood", "__label__a __label__b\tbad")],
@@ -426,8 +429,8 @@ def test_labels_of_ones_own_files(name, lines, given, labels, read, tmp_path, to
     ],
     ids=[
         "names", "test", "quotes", "no content", "other labels", "others among several",
-        "separators at ends", "marks of fastText", "words that begin texts", "a column",
-        "marks in columns", "carriage return",
+        "other values", "separators at ends", "marks of fastText", "words that begin texts",
+        "a column", "marks in columns", "carriage return",
     ],
 )  # fmt: skip
 def test_examples_of_ones_own_files(files, given, left_out, read, tmp_path, tokenizer):
