@@ -18,7 +18,7 @@ from albert_tf import options
 from albert_tf.api import masked_text
 from albert_tf.errors import UserError
 from albert_tf.text import sequences
-from albert_tf.text.tokenization import UNKNOWN_PIECES, WORD_START
+from albert_tf.text.tokenization import UNKNOWN_PIECES, WORD_START, is_unspaced
 
 KEYS = ("log_prob", "num_pieces", "num_words", "num_unknown")  # of a score
 
@@ -46,8 +46,8 @@ class Pieces(NamedTuple):
 def pieces_of(tokenizer, texts, max_length, places=None):
     """Splits texts into pieces and words.
 
-    A word is a run of characters without white space, with SentencePiece; with WordPiece
-    punctuation marks are words too.
+    A word is a run of characters without white space, with SentencePiece; in scripts without spaces
+    between words, such as Chinese, it is a piece. With WordPiece punctuation marks are words too.
 
     Args:
         tokenizer: FullTokenizer.
@@ -72,7 +72,7 @@ def pieces_of(tokenizer, texts, max_length, places=None):
             )
         ids.append(np.array(tokenizer.convert_tokens_to_ids(pieces), np.int32))
         if tokenizer.is_sentencepiece:
-            opens = np.array([piece.startswith(WORD_START) for piece in pieces])
+            opens = np.array([p.startswith(WORD_START) or is_unspaced(p[0]) for p in pieces])
         else:
             opens = np.array([not piece.startswith("##") for piece in pieces])
         words.append(np.cumsum(opens) - opens[0])

@@ -104,7 +104,9 @@ def create(
         _work_directory(work, is_kept=bool(work_directory)),
         runner,
     ):
-        key = _FORMAT, runner.identify(inputs), tokenizer.fingerprint, reading
+        contents = runner.identify(inputs)
+        _say_repeated(inputs, contents)
+        key = _FORMAT, contents, tokenizer.fingerprint, reading
         directory = _state(work, "corpus", *key)
         if not work_directory:
             _remove_others(work, directory)
@@ -134,6 +136,21 @@ def create(
     if logging.level_info():
         _log(outputs[0], tokenizer, settings)
     return summary
+
+
+def _say_repeated(inputs, contents):
+    """Prints a warning if files (list of str) have the same contents, as `identify` tells them."""
+    alike = collections.defaultdict(list)
+    for path, content in zip(inputs, map(str, contents), strict=True):
+        alike[content].append(path)
+    repeated = [paths for paths in alike.values() if len(paths) > 1]
+    repeated = [paths for paths in repeated if text_files.total_size(paths)]  # not of empty files
+    for paths in repeated[:1]:
+        print(
+            f"warning: {sum(map(len, repeated)) - len(repeated)} of {len(inputs)} files repeat "
+            f"another, such as {paths[1]}, which repeats {paths[0]}: leave them out, or give "
+            "--drop_duplicates"
+        )
 
 
 def _tokenize(inputs, form, encoder, directory, runner):

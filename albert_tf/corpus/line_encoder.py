@@ -7,7 +7,6 @@ piece, or of a number before a comma).
 """
 
 import collections
-import unicodedata
 from typing import NamedTuple
 
 import numpy as np
@@ -15,12 +14,8 @@ import numpy as np
 from albert_tf.corpus import text_files
 from albert_tf.options import WORD_STARTS
 from albert_tf.text.text_losses import Losses
-from albert_tf.text.tokenization import UNKNOWN_PIECES, WORD_START, Cache
+from albert_tf.text.tokenization import UNKNOWN_PIECES, WORD_START, Cache, is_unspaced
 
-# Beginnings of the names of letters whose languages do not put spaces between words.
-_WITHOUT_SPACES = (
-    "CJK", "HIRAGANA", "KATAKANA", "BOPOMOFO", "YI ", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN",
-)  # fmt: skip
 BLANK = -1  # length of a line that ends a document
 
 
@@ -157,4 +152,4 @@ def _is_marked(piece):
 def _is_foreign_letter(char):
     """Whether a character is a letter, beyond ASCII, of a script with spaces between words."""
     is_letter = not char.isascii() and char.isalpha()
-    return is_letter and not unicodedata.name(char, "").startswith(_WITHOUT_SPACES)
+    return is_letter and not is_unspaced(char)

@@ -36,6 +36,17 @@ _MANY_DIVIDED, _FEW_DIVIDED = 0.02, 10  # of the lines; in text without divided 
 _UNSPACED = "[\u2e80-\u312f\u31a0-\ua4cf\uf900-\ufaff\uff00-\uffef]"
 _UNSPACED_END = re.compile(rf"(?<={_UNSPACED})\n[ \t]*(?={_UNSPACED})")
 # The ends of sentences that Latin letters do not have, and in Georgian, which has no capitals.
+_CODES = {  # other codes of ISO 639 -> those that sentence-splitter has
+    code: language
+    for language, codes in (
+        ("ca", "cat"), ("cs", "ces cze"), ("da", "dan"), ("de", "deu ger"), ("el", "ell gre"),
+        ("en", "eng"), ("es", "spa"), ("fi", "fin"), ("fr", "fra fre"), ("hu", "hun"),
+        ("is", "isl ice"), ("it", "ita"), ("lt", "lit"), ("lv", "lav lvs"), ("nl", "nld dut"),
+        ("no", "nb nn nob nno nor"), ("pl", "pol"), ("pt", "por"), ("ro", "ron rum"), ("ru", "rus"),
+        ("sk", "slk slo"), ("sl", "slv"), ("sv", "swe"), ("tr", "tur"),
+    )
+    for code in codes.split()
+}  # fmt: skip
 _ENDS = re.compile(
     r"([։؟۔।॥။።፧፨។៕᠃。！？｡][։؟۔।॥။።፧፨។៕᠃。！？｡.!?…]*[\"'”’»)\]）」』】》]*"
     r"|[.!?…][\"'”’“»)\]]*\s+(?=[\"'“„«(\[]*[ა-ჰ]))"
@@ -51,8 +62,11 @@ class Format(options.TextFormat):
 
     def __post_init__(self):
         super().__post_init__()
-        if self.input_format != "sentences":
-            _splitter(self.language)
+        if self.input_format != "sentences" and _splitter(self.language) is _by_marks:
+            print(
+                f"--language={self.language} has no rules of its own: a sentence ends after the "
+                "marks of all scripts, and at abbreviations other than those of English"
+            )
 
     @property
     def has_documents_of_lines(self):
@@ -351,7 +365,7 @@ def _splitter(language):
     if not re.fullmatch("[a-z]{2,3}", language):
         raise UserError(f"--language={language}: give the code of two or three letters, such as en")
     try:
-        return sentence_splitter.SentenceSplitter(language).split
+        return sentence_splitter.SentenceSplitter(_CODES.get(language, language)).split
     except sentence_splitter.SentenceSplitterException:  # it has no rules for the language
         return _by_marks
 

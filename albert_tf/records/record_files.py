@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """TFRecord files as they are on disk: counts and offsets of records, checks, damaged records."""
 
+import collections
 import contextlib
 import fnmatch
 import gzip
 import itertools
 import json
 import os
+import re
 import zlib
 from typing import NamedTuple
 
@@ -23,6 +25,7 @@ FILES = "files"  # key of the entries in an index, and in the summary of record 
 STEP = 1024  # records from one known offset to the next: a block, of some hundred KB to some MB
 _CACHE_REMEDY = "If the file is damaged, delete it: it is then made again"
 _SUMMARIES = "summary-*.json"
+_SHARD = re.compile(r"(.*)-\d+-of-(\d+)(\.\D*)?")
 _SUMMARY = {"settings": dict, "tokenizer": dict, "vocabulary": str}
 _ENTRY = ("size", "mtime_nsec", "count", "offsets")
 _HEAD_BYTES, _CHECKSUM_BYTES = 12, 4  # length with checksum before a record; checksum after it
@@ -223,6 +226,20 @@ def expand_patterns(patterns, flag):
     if not found:
         raise UserError(f"--{flag}: {', '.join(paths)} is a summary; give the record files")
     return found
+
+
+def check_shards(paths):
+    """Prints a warning if files such as train-00000-of-00064 are not all of one set of files."""
+    sets = collections.defaultdict(collections.Counter)
+    for path in paths:
+        if match := _SHARD.fullmatch(path):
+            sets[match[1] + (match[3] or "")][int(match[2])] += 1
+    for stem, counts in sets.items():
+        named = " and ".join(f"{count} of {whole}" for whole, count in sorted(counts.items()))
+        if len(counts) > 1:
+            print(f"Warning: {stem} has {named} files: remove those of an earlier command")
+        elif counts != {whole: whole for whole in counts}:
+            print(f"Warning: {stem} has {named} files: is it meant that the others are not read?")
 
 
 def summaries_of(paths):

@@ -30,6 +30,10 @@ from albert_tf.text.sequences import Texts
 _MOST_MARKED = 0.1  # of the tokens, with the mark of a space of SentencePiece, or of GPT's pieces
 # White space, without the control characters that WordPiece's clean-up drops.
 _SPACES = re.compile(r"[^\S\x0b\x0c\x1c-\x1f\x85]+")
+# Beginnings of the names of letters whose languages do not put spaces between words.
+_WITHOUT_SPACES = (
+    "CJK", "HIRAGANA", "KATAKANA", "BOPOMOFO", "YI ", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN",
+)  # fmt: skip
 WORD_START = "▁"  # U+2581, SentencePiece's mark of a space
 UNKNOWN = "[UNK]"
 UNKNOWN_PIECES = ("<unk>", UNKNOWN)  # of SentencePiece, of WordPiece
@@ -233,6 +237,11 @@ def cleaned(char):
     if any(first <= ord(char) <= last for first, last in _CJK_RANGES):
         return f" {char} "
     return char
+
+
+def is_unspaced(char):
+    """Whether a character is a letter whose languages do not put spaces between words."""
+    return unicodedata.name(char, "").startswith(_WITHOUT_SPACES)
 
 
 def is_accent(char):

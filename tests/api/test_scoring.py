@@ -136,6 +136,11 @@ def test_punctuation_is_a_word_of_wordpiece():
     assert pieces.words[0].tolist() == words.tolist()
 
 
+def test_a_piece_is_a_word_of_scripts_without_spaces(loaded):
+    pieces = scoring.pieces_of(loaded.tokenizer, ["the \u5f7c\u306f\u3001x house"], 64)
+    assert pieces.words[0].tolist() == [0, 1, 2, 2, 3]
+
+
 @pytest.mark.parametrize(
     "arguments, message",
     [

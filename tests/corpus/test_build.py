@@ -10,7 +10,7 @@ import os
 import numpy as np
 import pytest
 
-from albert_tf.corpus import corpus_files, corpus_summary, stages, text_files
+from albert_tf.corpus import build, corpus_files, corpus_summary, stages, text_files
 from albert_tf.corpus.instances import Settings
 from albert_tf.options import Selection
 from albert_tf.records import record_files, schemas
@@ -145,6 +145,14 @@ def test_other_text_or_settings_are_not_mixed_with_what_is_there(source, tmp_pat
         file.write(b"x")
     assert kept(other) == (2, 2)
     assert contents(paths) == before
+
+
+def test_files_that_repeat_another_are_named(tmp_path, tokenizer, capsys):
+    for name, text in (("a", "one thing ."), ("b", "another ."), ("c", "one thing ."), ("d", "")):
+        (tmp_path / f"{name}.txt").write_text(text)
+    paths = [str(tmp_path / f"{name}.txt") for name in "abcdd"]
+    build.create(paths, [str(tmp_path / "out")], tokenizer, Settings(dupe_factor=1))
+    assert_says(capsys.readouterr().out, f"1 of 5 ... {paths[2]} ... {paths[0]} ... --drop_dup")
 
 
 def test_documents_are_dropped_and_held_out(tmp_path, tokenizer):

@@ -181,7 +181,9 @@ def test_lines_are_numbered_on_after_one_that_is_skipped(tmp_path, splits):
 
 
 def test_languages(tmp_path, splits):
-    assert read(tmp_path / "a", b"Das ist z. B. gut.", input_format="documents", language="de")
+    for code, found in (("de", 2), ("deu", 2), ("ger", 2), ("yo", 3)):
+        text = b"Das ist z. B. Dr. Meier. Ja."
+        assert len(read(tmp_path / "a", text, input_format="documents", language=code)) - 1 == found
     with refuses("--language=german"):
         Format(input_format="jsonl", language="german")
 

@@ -15,7 +15,7 @@ import tensorflow as tf
 from albert_tf import progress
 from albert_tf.records import input_pipeline, record_files, schemas
 from albert_tf.records.schemas import FeatureSpec
-from tests.errors import refuses
+from tests.errors import assert_says, refuses
 from tests.records.small_records import SCHEMA, encode, example, train_batches, write
 
 LONGER = FeatureSpec(tf.int64, 128)
@@ -337,6 +337,20 @@ def test_damage_is_named(five_files, tmp_path):
     for path in (str(tmp_path / "absent"), write(tmp_path / "empty", [])):
         with refuses(path):
             record_files.read_index([path])
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (["a-0-of-2", "a-1-of-2", "b-00000-of-00001.gz", "c"], []),
+        (["a-1-of-2", "b-00000-of-00001"], ["Warning ... a ... 1 of 2"]),
+        (["x/a-0-of-2.tfrecord", "x/a-1-of-2.tfrecord", "x/a-0-of-3.tfrecord"],
+         ["Warning ... x/a.tfrecord ... 2 of 2 ... 1 of 3"]),
+    ],
+)  # fmt: skip
+def test_sets_of_files_that_are_not_whole(names, said, capsys):
+    record_files.check_shards(names)
+    assert_says(capsys.readouterr().out, *said)
 
 
 @pytest.mark.parametrize("compression", ["", "GZIP"])

@@ -129,6 +129,8 @@ def test_marks_are_counted_by_script(text):
         ("The_DT dog_NN barks_VBZ", "1 of 1 lines ... parts of speech"),
         ("the/DET dog/NOUN", "1 of 1 lines ... parts of speech"),
         ("un ##believ ##able", "1 of 1 lines ... tokens"),
+        ("usually , he would go .", "1 of 1 lines ... tokenizers"),
+        ("`` i do n't know , '' he said", "1 of 1 lines ... tokenizers"),
         (r"One.\n\nTwo.", "1 of 1 lines ... codes"),
         ("a <|endoftext|> <eos>", "<|endoftext|> 1 times, <eos> 1 times"),
         ('<text bytes="5">a', "1 of 1 lines ... markup"),
@@ -370,6 +372,6 @@ def test_numbers_of_rows_and_scores_are_no_texts():
     tokenizer = FullTokenizer(spm_model_file=str(RELEASED))
     sample = text_losses.Sample(tokenizer)
     for number in range(9):
-        for text in (str(number), f"{number}.800", f"film {number}"):
+        for text in (str(number), f"{number}.800", f"film {number}", f"so , {number} ."):  # of GLUE
             tokenizer.normalize(text)
     assert sample.sentences() == []
