@@ -7,6 +7,7 @@ process is killed, the next process that writes to the directory recognises and 
 
 import codecs
 import contextlib
+import functools
 import glob
 import hashlib
 import itertools
@@ -322,8 +323,9 @@ def expand_patterns(patterns, flag):
     """Files that match comma-separated glob patterns, in the order of the patterns.
 
     Args:
-        patterns: str, comma-separated globs. The matches of one pattern come in sorted order;
-            hidden files match only if the pattern has the dot too, and directories never.
+        patterns: str, comma-separated globs, in which ** stands for any directories, but not of
+            remote files. The matches of one pattern come in sorted order; hidden files match only
+            if the pattern has the dot too, and directories never.
         flag: str, name of the flag that gave the patterns, for the message.
 
     Raises:
@@ -335,13 +337,17 @@ def expand_patterns(patterns, flag):
     found = []
     for pattern in wanted:
         try:
-            # A name such as text[1].txt is no pattern.
-            matches = [pattern] if tf.io.gfile.exists(pattern) else tf.io.gfile.glob(pattern)
+            # A name such as text[1].txt is no pattern. TensorFlow reads ** as *.
+            find = functools.partial(glob.glob, recursive=True)
+            find = tf.io.gfile.glob if "://" in pattern else find
+            matches = [pattern] if tf.io.gfile.exists(pattern) else find(pattern)
         except tf.errors.OpError as error:
             raise UserError(f"--{flag}: cannot look up {pattern!r}: {error.message}") from error
         matches = [path for path in matches if not _is_hidden(path, pattern)]
         if not matches:
-            raise UserError(f"--{flag}: no file matches {pattern!r}")
+            is_split = tf.io.gfile.exists(patterns) or "{" in pattern
+            hint = ". Write ? in place of a comma in a name, and no braces" * is_split
+            raise UserError(f"--{flag}: no file matches {pattern!r}{hint}")
         # Remote checks take time, so only names that are not patterns are checked there.
         checked = (path for path in matches if "://" not in path or path == pattern)
         directories = set(filter(tf.io.gfile.isdir, checked))

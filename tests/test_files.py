@@ -252,10 +252,15 @@ def test_expand_patterns(tmp_path):
     names = [Path(path).name for path in files.expand_patterns(patterns, "input_file")]
     assert names == ["b1", "a1", "a2"]
     assert files.expand_patterns(f"{tmp_path}/c[1]", "input_file") == [f"{tmp_path}/c[1]"]
+    (tmp_path / "a3" / "deep" / "text").touch()
+    (tmp_path / "a3" / "a, b").touch()
+    assert len(files.expand_patterns(f"{tmp_path}/**/*", "input_file")) == 7
     wrong = {
+        f"{tmp_path}/a3/a, b": " ... a3/a' ... ?",
+        f"{tmp_path}/{{a1,a2}}": " ... {a1' ... braces",
         f"{tmp_path}/a1,{tmp_path}/d*": " ... /d*'",
         f"{tmp_path}": f" ... '{tmp_path}/*'",
-        f"{tmp_path}/a3/**": f" ... '{tmp_path}/a3/deep/*'",
+        f"{tmp_path}/a3/d**": f" ... '{tmp_path}/a3/deep/*'",
         " ,": "",
     }
     for patterns, named in wrong.items():

@@ -71,6 +71,7 @@ def main(given):
     settings = dataclasses.replace(settings, user_defined_symbols=symbols)
     form = given.values_of(text_files.Format)
     input_files = files.expand_patterns(given.input_file, "input_file")
+    text_files.say_tables(input_files)
     outputs = [f"{given.model_prefix}{ending}" for ending in (".vocab", ".model")]
     taken = set(map(files.real_path, input_files))
     for path in outputs:

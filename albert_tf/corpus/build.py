@@ -106,6 +106,7 @@ def create(
     ):
         contents = runner.identify(inputs)
         _say_repeated(inputs, contents)
+        text_files.say_tables(inputs)
         key = _FORMAT, contents, tokenizer.fingerprint, reading
         directory = _state(work, "corpus", *key)
         if not work_directory:

@@ -2,6 +2,7 @@
 """Reads text files of sentences, documents or JSON lines as one sentence per line."""
 
 import codecs
+import contextlib
 import functools
 import itertools
 import re
@@ -47,8 +48,9 @@ _CODES = {  # other codes of ISO 639 -> those that sentence-splitter has
     )
     for code in codes.split()
 }  # fmt: skip
+_GREEK_QUESTION = re.compile("([Ͱ-Ͽἀ-῿][;\u037e][\"'”’»)]*)(?=\\s+[\"'“«(]*[Ά-Ϋ])")
 _ENDS = re.compile(
-    r"([։؟۔।॥။።፧፨។៕᠃。！？｡][։؟۔।॥။።፧፨។៕᠃。！？｡.!?…]*[\"'”’»)\]）」』】》]*"
+    r"([։؟۔।॥။።፧፨។៕᠃།༎᱾᱿꯫꧉܀׃。！？｡][։؟۔।॥။።፧፨។៕᠃།༎᱾᱿꯫꧉܀׃。！？｡.!?…]*[\"'”’»)\]）」』】》]*"
     r"|[.!?…][\"'”’“»)\]]*\s+(?=[\"'“„«(\[]*[ა-ჰ]))"
 )
 
@@ -62,10 +64,10 @@ class Format(options.TextFormat):
 
     def __post_init__(self):
         super().__post_init__()
-        if self.input_format != "sentences" and _splitter(self.language) is _by_marks:
+        if self.input_format != "sentences" and not _rules_of(self.language):
             print(
-                f"--language={self.language} has no rules of its own: a sentence ends after the "
-                "marks of all scripts, and at abbreviations other than those of English"
+                f"--language={self.language}: sentence-splitter has no rules for it, so sentences "
+                "end after the marks of all scripts, with the abbreviations of English"
             )
 
     @property
@@ -146,6 +148,17 @@ def _with_plain_line_ends(parts):
 
 def _plain(match):
     return b"\n" if match[0].endswith(b"\n") else b"\n" * len(match[0])
+
+
+def say_tables(paths):
+    """Prints a warning if files are named as tables, whose columns would be read as text."""
+    tables = [path for path in paths if re.search(r"\.[ct]sv(\.\w+)?$", path)]
+    if tables:
+        print(
+            f"warning: {len(tables)} of {len(paths)} files are named as tables, such as "
+            f"{tables[0]}, whose columns and quotes are read as text: write the text of each row "
+            "as an object of JSON on a line, for --input_format=jsonl"
+        )
 
 
 def total_size(paths):
@@ -305,13 +318,20 @@ def _texts_of_json(numbered, chunk, skipped):
 def _values_of(value, key):
     """Yields what a JSON value has under a key, "a.b" for b in the object a; goes through lists."""
     if isinstance(value, list):
-        for each in value:
+        is_of_parts = key is None and any(isinstance(part, dict) for part in value)
+        for each in [_whole(value)] if is_of_parts else value:
             yield from _values_of(each, key)
     elif key is None:
         yield value
     elif isinstance(value, dict):
         outer, _, rest = (key, "", None) if key in value else key.partition(".")
         yield from _values_of(value.get(outer), rest)
+
+
+def _whole(parts):
+    """A text of parts, strings and objects with the key text, as chats have: str, or the parts."""
+    texts = [part.get("text", "") if isinstance(part, dict) else part for part in parts]
+    return "".join(texts) if all(isinstance(text, str) for text in texts) else parts[0]
 
 
 def _keys_of(value, start=""):
@@ -359,18 +379,25 @@ def _pieces(text):
 
 
 @functools.cache
-def _splitter(language):
-    """The function that splits a text into its sentences, list of str."""
+def _rules_of(language):
+    """The function of sentence-splitter for a language; None if it has no rules for it."""
     sentence_splitter = import_extra("sentence_splitter", "--input_format=documents or jsonl")
     if not re.fullmatch("[a-z]{2,3}", language):
         raise UserError(f"--language={language}: give the code of two or three letters, such as en")
-    try:
+    with contextlib.suppress(sentence_splitter.SentenceSplitterException):
         return sentence_splitter.SentenceSplitter(_CODES.get(language, language)).split
-    except sentence_splitter.SentenceSplitterException:  # it has no rules for the language
-        return _by_marks
 
 
-def _by_marks(text):
-    """Splits a text after the marks of all scripts, and each part with the rules of English."""
-    parts = map(_splitter("en"), _ENDS.sub("\\1\n", text).split("\n"))
+def _splitter(language):
+    """The function that splits a text into its sentences, list of str."""
+    rules = _rules_of(language)
+    if rules and _CODES.get(language, language) != "el":
+        return rules
+    ends = _GREEK_QUESTION if rules else _ENDS
+    return functools.partial(_by_marks, ends, rules or _rules_of("en"))
+
+
+def _by_marks(ends, split, text):
+    """Splits a text after the marks that match `ends`, and each part with `split`."""
+    parts = map(split, ends.sub("\\1\n", text).split("\n"))
     return list(filter(None, itertools.chain.from_iterable(parts))) or [""]

@@ -147,12 +147,19 @@ def test_other_text_or_settings_are_not_mixed_with_what_is_there(source, tmp_pat
     assert contents(paths) == before
 
 
-def test_files_that_repeat_another_are_named(tmp_path, tokenizer, capsys):
+def test_files_that_repeat_another_and_tables_are_named(tmp_path, tokenizer, capsys):
     for name, text in (("a", "one thing ."), ("b", "another ."), ("c", "one thing ."), ("d", "")):
         (tmp_path / f"{name}.txt").write_text(text)
-    paths = [str(tmp_path / f"{name}.txt") for name in "abcdd"]
+    (tmp_path / "e.csv").write_text("id,text")
+    paths = [
+        str(tmp_path / name) for name in ("a.txt", "b.txt", "c.txt", "d.txt", "d.txt", "e.csv")
+    ]
     build.create(paths, [str(tmp_path / "out")], tokenizer, Settings(dupe_factor=1))
-    assert_says(capsys.readouterr().out, f"1 of 5 ... {paths[2]} ... {paths[0]} ... --drop_dup")
+    said = (
+        f"1 of 6 ... {paths[2]} ... {paths[0]} ... --drop_dup",
+        f"1 of 6 ... {paths[5]} ... jsonl",
+    )
+    assert_says(capsys.readouterr().out, *said)
 
 
 def test_documents_are_dropped_and_held_out(tmp_path, tokenizer):

@@ -119,12 +119,14 @@ def test_json_lines(tmp_path, splits):
     content = "\n".join(map(json.dumps, rows)).encode() + b"\n\n"
     content += b'{"score": NaN, "body": "Drei."}\n'  # as Python writes it
     content += b'{"body": ["Vier.", "F\\u00fcnf"]}\n'
+    content += b'{"body": ["Sechs ", {"type": "bold", "text": "und"}, " sieben."]}\n'  # of a chat
     form = {"input_format": "jsonl", "text_key": "body"}
     assert documents(read(tmp_path / "a.jsonl", content, **form)) == [
         SPLIT,
         ["Eins.", "Zwei"],
         ["Drei."],
         ["Vier.", "Fünf"],
+        ["Sechs und sieben."],
     ]
     content = b'{"a": [{"b": "Eins."}, {"b": null}, {"c": "d"}, {"b": ["Zwei.", "Drei."]}]}\n'
     form["text_key"] = "a.b"
@@ -196,6 +198,8 @@ def test_languages(tmp_path, splits):
         ("hi", "वह था॥|ठीक.|यह है।"),
         ("ja", "「すごい！」|と言った。|次。"),
         ("ka", '"ეს არის".|და'),
+        ("el", "Πού είσαι;|Εδώ; ναι."),
+        ("bo", "བོད།|ཡིག།"),
         ("vi", "Ông có 3.5 đồng.|J. K. Rowling đến!"),
         ("zh", "“很好。”|好 3.5 吗？！|好。。"),
     ],
@@ -230,7 +234,7 @@ def test_line_ends_of_json(tmp_path, splits, end):
 
 
 def test_what_is_needed_is_told(monkeypatch):
-    text_files._splitter.cache_clear()
+    text_files._rules_of.cache_clear()
     monkeypatch.setitem(sys.modules, "sentence_splitter", None)
     with refuses("'albert_tf[documents]'"):
         Format(input_format="documents")
