@@ -228,7 +228,7 @@ def expand_patterns(patterns, flag):
     return found
 
 
-def check_shards(paths):
+def say_shards(paths):
     """Prints a warning if files such as train-00000-of-00064 are not all of one set of files."""
     sets = collections.defaultdict(collections.Counter)
     for path in paths:

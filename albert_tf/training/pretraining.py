@@ -125,7 +125,7 @@ def _source_of(config, options, paths, *, may_be_masked):
             `options.masking`. This is so in an evaluation, whose files have not been counted
             before, so that the lengths of their records are checked here.
     """
-    record_files.check_shards(paths)
+    record_files.say_shards(paths)
     if may_be_masked:
         record_files.check_lengths(paths)
     schema = schemas.pretraining_schema(

@@ -349,7 +349,7 @@ def test_damage_is_named(five_files, tmp_path):
     ],
 )  # fmt: skip
 def test_sets_of_files_that_are_not_whole(names, said, capsys):
-    record_files.check_shards(names)
+    record_files.say_shards(names)
     assert_says(capsys.readouterr().out, *said)
 
 
