@@ -290,7 +290,6 @@ def _check_weights(report, reads_pooler=True):
 
 
 def _check_encoder_complete(report, reads_pooler):
-    missing = [name for name in report.missing if name_table.is_encoder(name)]
     if not any(map(name_table.is_known, (*report.loaded, *report.unused))):
         names = ", ".join(report.unused_weights[:3])
         raise UserError(
@@ -299,7 +298,7 @@ def _check_encoder_complete(report, reads_pooler):
             "transformers or albert_tf. If Keras saved your own model, model.load_weights reads "
             "this file; `save` of albert_tf.load(path) makes a directory with all that is needed"
         )
-    reshaped = [row for row in report.wrong_shape if name_table.is_encoder(row[0])]
+    missing, reshaped = _misfits(report)
     if {*missing} == {*name_table.POOLER} and not reshaped:
         has_order = not {*name_table.HEAD_NAMES["sentence_order"]}.isdisjoint(report.loaded)
         if not (reads_pooler or has_order):
@@ -308,8 +307,19 @@ def _check_encoder_complete(report, reads_pooler):
             f"{report.prefix} has no pooler, which this model needs: give a checkpoint of a "
             "pre-training. In transformers, AlbertModel and AlbertForPreTraining have a pooler"
         )
-    if not missing and not reshaped:
-        return
+    if missing or reshaped:
+        raise UserError(_on_misfits(report))
+
+
+def _misfits(report):
+    """Variables of the encoder that are missing, and those of another shape: (list, list)."""
+    missing = [name for name in report.missing if name_table.is_encoder(name)]
+    return missing, [row for row in report.wrong_shape if name_table.is_encoder(row[0])]
+
+
+def _on_misfits(report):
+    """What does not fit the encoder, with a remedy: str."""
+    missing, reshaped = _misfits(report)
     found = sum(name_table.is_encoder(name) for name in report.loaded)
     lines = [
         f"{report.prefix} does not fill the encoder of this config: {found} variables fit, "
@@ -328,4 +338,4 @@ def _check_encoder_complete(report, reads_pooler):
         )
     else:
         remedy = "Check that --albert_config_file belongs to this checkpoint."
-    raise UserError("\n".join([*lines, remedy]))
+    return "\n".join([*lines, remedy])
