@@ -527,7 +527,7 @@ def _are_of_training(lines, name, model, separator):
 
 def _may_be_label(cell, labels):
     """Whether a cell has labels of a model, a score if it has none, or a stand-in."""
-    if cell in label_lists.STAND_INS or cell in labels:
+    if label_lists.are_stand_ins([cell]) or cell in labels:
         return True
     if labels:
         return label_lists.is_joined(cell, {*labels})

@@ -6,12 +6,11 @@ from typing import NamedTuple
 import numpy as np
 
 from albert_tf.options import NUM_SPECIALS_OF_ONE
+from albert_tf.tasks import label_lists
 from albert_tf.text.tokenization import UNKNOWN
 
 _LENGTH = "length "  # with a number of tokens: key of counts
 _LEFT_OUT = ("left_out", "other_labels", "comments", "skipped")  # keys of counts
-# As programs write it: a text may be the word none, which may stand for a missing label.
-_MISSING = {"nan", "NaN", "NULL", "None", "<NA>", "#N/A", "#NAME?", "#VALUE!", "#REF!"}
 _RARE = 0.05  # a class with a smaller share is rare
 
 
@@ -70,7 +69,9 @@ def add_texts(counts, texts):
     """
     counts["rows"] = len(texts)
     counts["empty"] = sum(not any(text.strip() for text in row) for row in texts)
-    counts["missing"] = sum(len(row) < 3 and not _MISSING.isdisjoint(row) for row in texts)
+    # In their exact spelling: a text may be the word none, which may stand for a missing label.
+    is_missing = label_lists.MISSING.fullmatch
+    counts["missing"] = sum(len(row) < 3 and any(map(is_missing, row)) for row in texts)
     counts["repeated"] = len(texts) - len({*texts})
 
 

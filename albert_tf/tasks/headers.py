@@ -56,7 +56,7 @@ def _kind_of_first_row(task, rows):
     labels = [row[number].strip() for number in numbers for row in rows if number < len(row)]
     if len(labels) < len(rows):
         return None
-    first, *others = [task.is_label(x) or x in label_lists.STAND_INS for x in labels]
+    first, *others = [task.is_label(x) or label_lists.are_stand_ins([x]) for x in labels]
     if first or labels[0] in labels[1:]:
         return "example"
     return "header" if others and all(others) else None

@@ -29,13 +29,14 @@ _LIST = "[]"
 _CALL = re.compile(r"(?:\w+\.)?(?:array|[Tt]ensor|frozenset)\((\W.*?)(?:, \w+=.*)?\)", re.DOTALL)
 ONES = {"1", "1.0", "1.", "True", "true", "TRUE"}
 BITS = {"0", "0.0", "0.", "False", "false", "FALSE"} | ONES
-STAND_INS = {"", "-1"}  # for the labels of test files
-# In small letters: labels that may stand for none, as of pandas, databases and spreadsheets.
-MISSING = {
-    "nan", "-nan", "na", "#na", "n/a", "#n/a", "#nv", "<na>", "none", "nil", "null", "(null)",
-    "\\n", "1.#ind", "-1.#ind", "1.#qnan", "-1.#qnan", "#n/a n/a", "-", "?",
-    "#value!", "#ref!", "#name?", "#div/0!",
-}  # fmt: skip
+# Texts that stand for missing ones, as pandas, databases, R and spreadsheets write them.
+MISSING = re.compile(
+    r"-?nan|NaN|NA|N/A|NIL|<NA>|None|NULL|\(null\)|\[NULL\]|\\N|-?1\.#(IND|QNAN)"
+    r"|#NA|#N/?[ADV]( N/A)?|#[¡¿]?[A-ZÚ]+(/0)?[!?]"
+)
+_SIGNS = {"-", "?", "."}  # labels that may stand for none
+_CODE = re.compile(r"-(1|100|9+)|99+")  # numbers that may
+_FAR, _FEW = 5, 4  # ranges of the other numbers, and numbers of which only codes are far
 _TRUTHS = {"true": "1", "false": "0"}
 _LONG = 2  # numbers; a longer list that repeats one is no list of ids
 # One inside a list or an object.
@@ -62,7 +63,7 @@ class Form(NamedTuple):
         if self.separator == _LIST:
             return "lists"
         named = _NAMES.get(self.separator, self.separator)
-        return f"{named} between them" if named else "one each"
+        return f"{named} between them" if named else "one each, or lists"
 
 
 def find_form(cells, known=()):
@@ -280,21 +281,56 @@ def _of_one_hot(lists, known):
 # === Warnings ===
 
 
-def doubts(counts, multi_label=False, form=None, is_of_words=False):
+def are_stand_ins(labels, known=()):
+    """Whether labels (iterable of str) of a test file stand for missing ones: all empty or -1."""
+    given, others = ({tables.whole(label) or label for label in x} for x in (labels, known or ()))
+    return given <= {"", "-1"} - others
+
+
+def is_missing(label):
+    """Whether a label is one of the texts of `MISSING`, in any case, or a sign (bool)."""
+    return label in _SIGNS or bool(re.fullmatch(MISSING.pattern, label, re.IGNORECASE))
+
+
+def missing_numbers(numbers):
+    """Those of numbers (iterable of float) that may stand for missing ones: set of float.
+
+    These are codes such as -1 next to numbers that are not negative, and a number far from all
+    others, such as 99 next to 1 to 5.
+    """
+    numbers = {x for x in numbers if math.isfinite(x)}
+    codes = {x for x in numbers if x < 0 and _is_code(x)}
+    if min(numbers - codes, default=0) < 0 or -max(numbers, default=0) in codes:  # as -1, 0, 1
+        codes = set()
+    ordered = sorted(numbers - codes)
+    for far, near, *_, end in (ordered, ordered[::-1]) if len(ordered) > 2 else ():
+        if abs(far - near) > _FAR * abs(near - end) and (len(ordered) > _FEW or _is_code(far)):
+            codes.add(far)
+    return codes
+
+
+def _is_code(number):
+    return bool(_CODE.fullmatch(f"{number:.15g}"))
+
+
+def doubts(counts, multi_label=False, form=None, most=1, is_of_words=False):
     """Yields warnings of labels that may be two spellings of one, missing, joined, or numbers.
 
     Args:
         counts: dict from label to its count in the training file.
         multi_label: bool, whether a text has any number of labels.
         form: Form of several labels; None if they are columns, or one each.
+        most: int, labels of a text.
         is_of_words: bool, whether words have the labels, and not texts.
     """
     counts = {label: counts[label] for label in sorted(counts, key=tables.order)}
     yield from _on_spelling(counts)
     values = [*map(tables.number, counts)]
-    is_scale = {*values} == {-value for value in values}  # such as -1, 0, 1
-    stand_ins = set() if is_scale else {-1, -100}
-    missing = [x for x in counts if x.casefold() in MISSING or tables.number(x) in stand_ins]
+    codes = {x for x in missing_numbers(values) if _is_code(x)}
+    signs = {label for label in counts if not any(map(str.isalnum, label))}
+    ordinary = signs if len(signs) > 1 else {"."} if is_of_words else set()
+    missing = [x for x in counts if is_missing(x) or tables.number(x) in codes]
+    missing = [x for x in missing if x not in ordinary]
     if is_of_words and counts:  # most words are in no span, for which - or none may stand too
         missing = [x for x in missing if x != max(counts, key=counts.get) or tables.number(x) < 0]
     unit, remedy = "words", "correct it, or leave these words out"
@@ -318,7 +354,7 @@ def doubts(counts, multi_label=False, form=None, is_of_words=False):
     fraction = next((label for label in counts if tables.number(label) % 1), None)
     if fraction and all(map(math.isfinite, values)):
         yield f"labels such as {fraction} are classes: to predict numbers, give --regression"
-    if form and not form.separator:
+    if form and most < 2:
         yield (
             f"--multi_label, but no text has several labels, with {LABEL_SEPARATOR}, ; or , "
             f"between them, as in a{LABEL_SEPARATOR}b"

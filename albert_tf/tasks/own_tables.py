@@ -12,7 +12,6 @@ from albert_tf.tasks import label_lists, reading, split_files, tables
 from albert_tf.tasks.glue import ACCURACY, SCORES, GlueTask
 from albert_tf.tasks.labels import label_texts, labels_of
 
-_FAR, _FEW_SCORES = 10, 4  # of scores that may stand for missing ones: distance, and values to tell
 _ENOUGH_ROWS = 20  # to tell a column of classes from one of texts
 
 
@@ -121,8 +120,8 @@ def _labels_in(task, table):
             f"{len(given)}, such as {reprlib.repr(given[0])}: give another --label_column, "
             f"{numbers}or all classes as --labels"
         )
-    doubts = label_lists.doubts(collections.Counter(given), task.multi_label, task.label_form)
-    for doubt in [*doubts, *_rejected(task, table)]:
+    given = collections.Counter(given), task.multi_label, task.label_form, max(map(len, found))
+    for doubt in [*label_lists.doubts(*given), *_rejected(task, table)]:
         print(f"Warning: {table.path}: {doubt}")
     return tuple(labels)
 
@@ -151,24 +150,11 @@ def label_scale(task, data_dir):
     scores = labels_of(task, table, str.strip)
     columns = [scores] if task.num_outputs == 1 else [*zip(*scores, strict=True)]
     for column in columns:
-        if (score := _far_score(column)) is not None:
-            print(
-                f"Warning: {table.path}: the score {score:g} of {column.count(score)} rows is far "
-                "from all others: leave these rows out if it stands for a missing one"
-            )
+        for score in label_lists.missing_numbers(column):
+            if (count := column.count(score)) > 1:
+                print(
+                    f"Warning: {table.path}: the score {score:g} of {count} rows may stand for a "
+                    "missing one: leave these rows out if it does"
+                )
     deviations = (statistics.pstdev(column) or 1.0 for column in columns)
     return tuple(map(statistics.fmean, columns)), tuple(deviations)
-
-
-def _far_score(scores):
-    """A score of several rows that is far from all others; or None.
-
-    Its distance from the next one is ten times the range of the others.
-    """
-    values = sorted({*scores})
-    if len(values) <= _FEW_SCORES:
-        return None
-    for far, near, *_, end in (values, values[::-1]):
-        if scores.count(far) > 1 and abs(far - near) > _FAR * abs(near - end):
-            return far
-    return None

@@ -277,7 +277,8 @@ def _reading(answer, options, names):
         names: list of str, what the options are called; empty if that is not known.
     """
     folded, count = [option.casefold() for option in options], len(options)
-    if answer.lower() in {*label_lists.STAND_INS, *label_lists.MISSING} - {*folded}:
+    is_none = label_lists.are_stand_ins([answer]) or label_lists.is_missing(answer)
+    if is_none and answer.casefold() not in folded:
         return None
     match = None if answer in options else _SAID.fullmatch(answer)
     said, rest = match.groups() if match else (answer, None)

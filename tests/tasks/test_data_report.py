@@ -30,6 +30,8 @@ def test_texts_are_counted():
     assert (found["rows"], found["empty"], found["repeated"], found["missing"]) == (5, 1, 2, 0)
     texts = [("nan",), ("#NAME?", "a"), ("None", "of", "us"), ("nan, or not", "")]
     assert report_of(texts)["missing"] == 2
+    texts = ["NA", "\\N", "[NULL]", "(null)", "#NULL!", "N/A", "none", "null", "#wow!", "-", "."]
+    assert report_of([(text,) for text in texts])["missing"] == 6
     assert "in_train" not in found and "cut" not in found
     texts = [("a",), ("b",), ("",)]  # of a development set
     assert report_of(texts, train_texts={("b",), ("",)}, texts=texts)["in_train"] == 1

@@ -439,12 +439,13 @@ def test_examples_of_ones_own_files(files, given, left_out, read, tmp_path, toke
     assert (found["left_out"], found["other_labels"]) == left_out
 
 
-@pytest.mark.parametrize("cell", ["-1", ""])
-@pytest.mark.parametrize("lowest", ["-1", "0"])
+@pytest.mark.parametrize("cell", ["-1", "-1.0", ""])
+@pytest.mark.parametrize("lowest", ["-1", "0", None])
 def test_a_stand_in_may_be_a_class(cell, lowest, tmp_path, tokenizer):
     file = "test.csv", "text,label", f"a,{cell}", f"b,{cell}"
-    _, test, _ = read_own(tmp_path, tokenizer, file, labels=[lowest, "1"])
-    assert {*test.are_labelled} == {cell == lowest}
+    given = {"labels": [lowest, "1"]} if lowest else {"regression": True}
+    _, test, _ = read_own(tmp_path, tokenizer, file, **given)
+    assert {*test.are_labelled} == {cell[:2] == lowest}
 
 
 def test_pairs_of_ones_own_files(tmp_path, tokenizer):
@@ -743,12 +744,19 @@ def test_the_form_of_the_training_file_is_shown(tmp_path, tokenizer):
         (["-", "good", "bad"], {}, "'-' ... 1 ... --labels=bad,good --skip_other_labels"),
         (["nana", "good", "bad"], {}, None),
         *(([name, "good", "bad"], {}, f"{name!r} ... 1 ... --labels=bad,good")
-          for name in ("\\N", "#N/A", "#NV", "(null)", "nil", "-100")),
+          for name in ("\\N", "#N/A", "#NV", "(null)", "nil", "-100", "#NULL!", ".", "[NULL]",
+                       "#BEZUG!", "#N/D")),
+        (["+", "-", "x"], {}, None), (["na\xefve", "#MAGA", "#1"], {}, None),
+        *(([code, *"12345"], {}, f"'{code}' ... 1 ... --labels=1,2,3,4,5")
+          for code in ("-9", "-99", "99", "999")),
+        (["99", "98", "1"], {}, None), (["9", "1", "2"], {}, None), (["99", "0", "50"], {}, None),
+        (["50", "0", "1"], {}, None), (["-9", "-8", "0"], {}, None),
         (['["x", "y"]', "x", "y"], {}, "'[\"x\", \"y\"]' ... 1 ... --multi_label"),
         *((labels, {}, f"'{labels[0]}' ... 1 ... --labels={','.join(labels[1:])}")
           for labels in (["-1", "0", "1", "2"], ["-1", "0"], ["-1.0", "a", "b"])),
         (["-1", "0", "1"], {}, None), (["-2", "-1", "1", "2"], {}, None), (["-2", "5"], {}, None),
         (["x y", "y", "x y"], SEVERAL, "--multi_label ... train.tsv"),
+        (["x", "y", '{"choices": ["x", "y"]}'], SEVERAL, None),
         (["x|y", "y"], SEVERAL, None),
         (["x,y", "y,z", "z,x", "x;z"], SEVERAL, "'x;z' ... 1 ... commas"),
         (["2,25", "2", "25"], {}, "'2,25' ... 1 ... --multi_label"),
@@ -970,8 +978,12 @@ def test_scores_are_standardised_in_training(tmp_path, capsys):
         write(tmp_path, "train.tsv", *(f"a\t{score}" for score in (3, 4.5, 1, far, 2, far)))
         own_tables.label_scale(row, str(tmp_path))
         assert_says(capsys.readouterr().out, f"Warning ... train.tsv ... 2 ... {far:g}")
-    for scores, far in (([0, 1, 2, 3, 33], None), ([0, 1, 2, 3, 34], 34), ([0, 1, 2, 99], None)):
-        assert own_tables._far_score([*scores, scores[-1]]) == far  # 10 times as far, of 5 scores
+    for scores, far in (
+        ([0, 1, 2, 3, 18], []), ([0, 1, 2, 3, 19], [19]), ([0, 1, 2, 19], []), ([1, 2, 99], [99]),
+        ([0, 50, 100, 999], [999]), ([0, 2.5, -1], [-1]), ([1, 0.5, -1], []), ([-2, 0, -1], []),
+        ([-2, 5, -99], [-99]), ([0, 2, -1.5], []),
+    ):  # fmt: skip
+        assert [*label_lists.missing_numbers(scores)] == far  # 5 times as far, of 5 scores
     write(tmp_path, "train.tsv", *(f"a\t{score}" for score in (1, 2, 3, 4, 5, 6, 9000)))
     own_tables.label_scale(row, str(tmp_path))
     assert not capsys.readouterr().out
