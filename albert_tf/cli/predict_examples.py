@@ -256,10 +256,11 @@ def _of_table(lines, name, model, columns, copies, form):
     if not tables.names_in(sets[0]):  # a longer row has the columns too
         table = table._replace(is_own=False)
     table = table.take(sets[0], keep_blank=True)
-    texts = [row.values[0].strip() for row in table.rows]
-    is_number = isinstance(sets[0][0], int) and len(table.first) > 1
-    if is_number and tables.are_labels(texts, model.labels):
-        raise UserError(f"{name}: {_shown(columns)} has labels of the model: give --text_column")
+    for key in {"text", "text_pair"}.intersection(columns) if len(table.first) > 1 else ():
+        labels = model.labels if key == "text" else ()
+        if fault := tables.fault_of_texts(table, columns[key], sets[0], labels):
+            shown = _shown({key: columns[key]})
+            raise UserError(f"{name}: {shown} {fault} give another --{key}_column")
     yield from [None] * table.left_out
     for row in table.rows:
         if not any(map(str.strip, row.cells)):

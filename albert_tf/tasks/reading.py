@@ -121,7 +121,7 @@ def read_rows(task, data_dir, split):
     if task.is_own and split == "test" and len(table.first) > 1:  # Excel writes separators alone
         while len(table.rows) > 1 and not any(table.rows[-1].cells):
             table.rows.pop()
-    _check_texts(task, table, split == "train")
+    _check_texts(task, table, split)
     if task.is_own:
         _check_columns(columns, table)
         _check_seldom_separator(task, table)
@@ -148,28 +148,23 @@ def _check_columns(columns, table):
         )
 
 
-def _check_texts(task, table, is_training):
-    """Raises UserError if a column has no texts: it is empty, counts rows, or has lists or labels.
+def _check_texts(task, table, split):
+    """Raises UserError if a column has no texts, as `tables.fault_of_texts`, or has lists.
 
-    Some numbers may be missing, because rows were dropped. A second text may be a label, as in
-    conversations, and be missing in a development or test set.
+    A second text may be a label, as in conversations, and be missing in a development or test set.
     """
-    flags = ("--text_column", "--text_pair_column")
-    for place, (column, flag) in enumerate(zip(task.text, flags, strict=False)):
+    columns, flags = task.text_of(split), ("--text_column", "--text_pair_column")
+    for place, (column, flag) in enumerate(zip(columns, flags, strict=False)):
         texts = [row.values[place].strip() for row in table.rows]
-        numbers = [int(text) for text in texts if text.isdecimal() and len(text) < 10]
-        if not any(texts) and (place == 0 or is_training):
+        labels = task.labels if place == 0 else None
+        if not any(texts) and (place == 0 or split == "train"):
             fault = (
                 f"is empty in all rows, with {table.form}: separate columns by a single character, "
                 "such as a tab, or"
             )
         elif not table.form.separator and all(t[:1] + t[-1:] == "[]" for t in texts):
             fault = f"has lists, such as {reprlib.repr(texts[0])}: join each list to a text, or"
-        elif len(numbers) == len(texts) > 2 and numbers == sorted({*numbers}):
-            fault = "counts the rows:"
-        elif place == 0 and isinstance(column, int) and tables.are_labels(texts, task.labels or ()):
-            fault = f"has labels, such as {texts[0]!r}:"
-        else:
+        elif not (fault := tables.fault_of_texts(table, column, columns, labels or ())):
             continue
         remedy = task.remedy(f"give another {flag}")
         raise UserError(f"{table.path}: column {column!r} {fault} {remedy}")

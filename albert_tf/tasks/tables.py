@@ -535,6 +535,39 @@ def are_labels(texts, labels):
     return len(texts) > 2 and {*texts} <= {*labels}
 
 
+def fault_of_texts(table, column, used, labels=()):
+    """What shows that a column has no texts, such as "counts the rows:"; or "".
+
+    It has labels, or numbers in order, of which some may be missing because rows were dropped, or
+    ids: different single words, most with a digit, next to a column of texts that is not used.
+
+    Args:
+        table: Table.
+        column: int or str.
+        used: sequence of int or str, the columns of texts.
+        labels: sequence of str, which the texts may be.
+    """
+    number, *others = map(table.number_of, (column, *used))
+    texts = [row.cells[number].strip() for row in table.rows]
+    numbers = [int(text) for text in texts if text.isdecimal() and len(text) < 10]
+    if len(numbers) == len(texts) > 2 and numbers == sorted({*numbers}):
+        return "counts the rows:"
+    if isinstance(column, str):
+        return ""
+    if are_labels(texts, labels):
+        return f"has labels, such as {texts[0]!r}:"
+    names = {text for text in texts if re.fullmatch(r"[\w.:-]+", text, re.ASCII)}
+    if len(names) == len(texts) > 2 and 2 * sum(map(_has_digit, texts)) > len(texts):
+        for n, cells in enumerate(itertools.zip_longest(*(row.cells for row in table.rows))):
+            if n not in others and len({x for x in cells if " " in (x or "")}) * 2 > len(texts):
+                return f"has ids, such as {texts[0]!r}:"
+    return ""
+
+
+def _has_digit(text):
+    return any(map(str.isdecimal, text))
+
+
 def are_words(cells):
     """Whether each cell (str) holds a single word, as the names of columns do."""
     return all(re.fullmatch(r"[^\W\d][\w.-]*", text.strip()) for text in cells)

@@ -351,6 +351,41 @@ def test_a_table_is_read_as_in_the_training(name, content, columns, texts, tmp_p
     assert [example and example[0]["text"] for example in found] == texts
 
 
+PAIRS = model_of(
+    "text", "text_pair", labels=("x", "y"),
+    of_training={"text_column": "0", "text_pair_column": "1", "label_column": "2"},
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("columns", "shown"),
+    [
+        (("x\ty\tx", "a b\tb c\tc d"), "x"), (("1\t2\t3", "a\tb\tc"), "counts"),
+        (("7\t5\t6", "a\tb\tc", "a b\tb c\tc d"), "ids ... '7'"),
+        (("u1\tu_2\tab", "a\tb\tc", "a b\tb c\tc d"), "ids ... 'u1'"),
+        # The text is a word with a number, and the others are no texts, labels or read too.
+        (("u1\tu2\tu3", "a\tb\tc", "x\ty\tx"), None),
+        (("u1\tu2\tu3", "a\tb\tc", "x y\tx y\tx y"), None),
+        (("u1\tu2\tu3", "a b\tb c\tc d", "x\ty\tx"), None),
+        (("u1\tu1\tu3", "a\tb\tc", "a b\tb c\tc d"), None),
+        (("u1\tu\tt", "a\tb\tc", "a b\tb c\tc d"), None),
+        (("u1\tu2?\tu3", "a\tb\tc", "a b\tb c\tc d"), None),
+    ],
+)  # fmt: skip
+def test_columns_that_hold_no_texts(columns, shown, tmp_path):
+    columns = (column.split("\t") for column in columns)
+    content = "".join("\t".join(row) + "\n" for row in zip(*columns, strict=True))
+    with refuses(f"in.tsv ... {shown} ... --text_column") if shown else contextlib.nullcontext():
+        model = (
+            PAIRS
+            if content.count("\t") > 3
+            else STARS._replace(
+                of_training={"text_column": "0", "label_column": "1"}, labels=("x", "y")
+            )
+        )
+        assert len(read(tmp_path, content, model, "in.tsv")) == 3
+
+
 LABELLED = model_of(
     "text", labels=("label",), of_training={"text_column": "text", "label_column": "label"}
 )

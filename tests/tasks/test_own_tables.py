@@ -644,6 +644,9 @@ def test_rows_that_people_rejected_are_a_warning(tmp_path, tokenizer, capsys):
         *(([("train.csv", *(f"{i},text {i},{i % 2}" for i in counted))],
            NUMBERED | {"label_column": "2"}, "train.csv ... 0 ... --text_column")
           for counted in ((0, 1, 2), (1, 2, 3), (1000, 1001, 1002), (3, 7, 8))),
+        # Nor does a column of ids.
+        ([("test.csv", "doc_0,a film", "doc_7,a book", "doc_2,a play")],
+         NUMBERED | {"labels": ["x", "y"]}, "test.csv ... 0 ... 'doc_0' ... --text_column"),
         # A header that only the test file has.
         *(([("train.csv", "a,x", "b,y"), ("test.csv", *test)], NUMBERED | {"labels": ["x", "y"]},
            "test.csv, line 1 ... --header ... --noheader")
