@@ -479,6 +479,7 @@ class Loaded:
             warnings.warn(data_report.on_cut(report), stacklevel=4)
         for name in ("sequences", "cut"):
             self.cut[name] += report.get(name, 0)
+        self.cut["windows"] = windows
 
     def _run(self, arrays, function=None, *options):
         """Applies the model, or a function of it and of options, to all rows: dict of arrays."""

@@ -45,9 +45,10 @@ _LIMITS = {
     ),
     "cut": _Limit(
         0.05,
-        "are longer than --max_seq_length={max_seq_length} and are cut",
+        "are longer than {limit} and are cut",
         "raise --max_seq_length, up to the positions of the model ({length_of_99_percent} would "
-        "cut 1% of them); texts of your own have --long_texts of run_classifier.py too",
+        "cut 1% of them); for texts of your own, run_classifier.py has --long_texts=windows and "
+        "--max_windows too",
         whole="sequences",
     ),
     "unknown": _Limit(
@@ -109,11 +110,13 @@ def of_split(counts, max_seq_length, train_texts=None, texts=(), windows=1):
     if lengths:
         ordered = np.array(sorted(lengths))
         shares = np.cumsum([lengths[length] for length in ordered]) / sum(lengths.values())
+        length = int(ordered[np.searchsorted(shares, 0.99)]) - NUM_SPECIALS_OF_ONE
         found |= {
             "sequences": sum(lengths.values()),
             "cut": sum(count for length, count in lengths.items() if length > longest),
-            "length_of_99_percent": int(ordered[np.searchsorted(shares, 0.99)]),
+            "length_of_99_percent": -(-length // windows) + NUM_SPECIALS_OF_ONE,
             "max_seq_length": max_seq_length,
+            "windows": windows,
         }
     if train_texts is not None:
         found["in_train"] = sum(any(row) and row in train_texts for row in texts)
@@ -129,7 +132,7 @@ def lines_of(split, report, unit):
         report: dict, of `of_split`.
         unit: str, what a row is.
     """
-    lines = []
+    lines, report = [], report | {"limit": _limit(report)}
     for name, limit in _LIMITS.items():
         if count := report.get(name, 0):
             whole, what = report[limit.whole], unit if limit.whole == "rows" else limit.whole
@@ -144,8 +147,14 @@ def on_cut(report):
     """What is said of the sequences of a report that are cut: str, "" if none is."""
     if not report["cut"]:
         return ""
-    state = _LIMITS["cut"].state.format(**report)
+    state = _LIMITS["cut"].state.format(limit=_limit(report))
     return f"{report['cut']:,} of {report['sequences']:,} sequences {state}"
+
+
+def _limit(report):
+    """The length of which a report says that sequences are longer: str."""
+    length, windows = f"--max_seq_length={report.get('max_seq_length')}", report.get("windows", 1)
+    return length if windows == 1 else f"--max_windows={windows} with {length}"
 
 
 def say(reports, unit, counts, names_rare=True):

@@ -48,7 +48,10 @@ def test_the_length_that_would_cut_one_in_a_hundred(lengths, cut, longest):
     assert (found["cut"], found["length_of_99_percent"]) == (cut, longest)
     assert found["sequences"] == len(lengths)
     of_windows = report_of([], [18, 19], windows=2)  # of 8 tokens, [CLS] and [SEP]
-    assert of_windows["cut"] == 1
+    assert (of_windows["cut"], of_windows["length_of_99_percent"]) == (1, 11)
+    (line,) = data_report.lines_of("train", of_windows, "rows")
+    assert "than --max_windows=2 with --max_seq_length=10 and" in line and "11 would cut 1%" in line
+    assert data_report.on_cut(of_windows) in line
 
 
 def test_pieces_are_counted(tokenizer):
