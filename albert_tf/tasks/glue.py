@@ -95,9 +95,14 @@ class GlueTask:
 
     @property
     def named(self):
-        """The names of the columns that are given by number: dict from number."""
-        names = tables.names_of(self.header)
-        return {column: names[column] for column in self.text + self.label if column in names}
+        """The names of the columns that are given by number: dict from number.
+
+        Next to a column that is given by name, a number is a name if a column has it.
+        """
+        names, columns = tables.names_of(self.header), self.text + self.label
+        if tables.names_in(columns):
+            names |= {c: str(c) for c in columns if not self.header or str(c) in self.header}
+        return {column: names[column] for column in columns if column in names}
 
     @property
     def is_regression(self):

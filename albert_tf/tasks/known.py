@@ -98,10 +98,12 @@ def _scale(row, settings):
         )
     kinds += [folder.task or (given and RunDirectory(run_directory.directory_of(given)).task)]
     kind = kinds[0]
-    if kind and kind.num_outputs != row.num_outputs:
+    theirs, ours = (kind and kind.scores) or (), row.label_names
+    is_mixed = theirs != ours and sorted(theirs) == sorted(ours)
+    if kind and (kind.num_outputs != row.num_outputs or is_mixed):
         raise UserError(
             f"--label_column={settings.label_column}: give {kind.num_outputs} columns, one for "
-            "each score of the model"
+            f"each score of the model, in its order: {', '.join(theirs) or 'not known'}"
         )
     return kind.scale if kind else None
 

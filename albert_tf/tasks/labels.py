@@ -17,6 +17,7 @@ _DECIMAL = {
     mark: re.compile(rf"[+-]?(\d*|[1-9]\d{{0,2}}(\{other}\d{{3}})+)\{mark}\d+")
     for mark, other in _OTHER.items()
 }
+_LINE_ENDS = re.compile(r"\s*[\t\r\n]\s*")
 _THOUSANDS = re.compile(r"[+\u2212-]?[1-9]\d{0,2}([.,])\d{3}(\1\d{3})*")
 
 
@@ -160,9 +161,10 @@ def _several_labels(task, cells, path):
 
 
 def _respelled(task, found):
-    """The labels of rows, with one spelling of each in a user's own files."""
+    """The labels of rows, with one spelling of each, on one line, in a user's own files."""
     if not task.is_own:
         return found
+    found = [[_LINE_ENDS.sub(" ", label) for label in labels] for labels in found]
     same = tables.spellings({label for labels in found for label in labels}, task.labels)
     return [[same.get(label, label) for label in labels] for labels in found]
 

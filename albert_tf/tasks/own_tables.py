@@ -121,7 +121,9 @@ def _labels_in(task, table):
             f"{numbers}or all classes as --labels"
         )
     given = collections.Counter(given), task.multi_label, task.label_form, max(map(len, found))
-    for doubt in [*label_lists.doubts(*given), *_rejected(task, table)]:
+    with about(table.path):
+        doubts = [*label_lists.doubts(*given), *_rejected(task, table)]
+    for doubt in doubts:
         print(f"Warning: {table.path}: {doubt}")
     return tuple(labels)
 

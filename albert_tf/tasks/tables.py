@@ -624,9 +624,12 @@ def number_of(column, header, path, form=None, known=types.MappingProxyType({}))
         return alike[0]
     if header.count(column) != 1:
         state = "two columns are named" if column in header else "no column"
+        has_comma = any(f"{column}," in name for name in header)
+        remedy = ", and put a name with a comma in double quotes" * has_comma
         raise UserError(
             f"{path}: {state} {column!r} in its header; there are {', '.join(map(repr, header))}"
             f"{f', with {form}' if form else ''}: check --text_column, --label_column, --delimiter"
+            f"{remedy}"
         )
     return header.index(column)
 

@@ -378,6 +378,12 @@ def labelled(*labels, mark=","):
                          ("1.667", "5", "4"))),
         ("train.tsv", ["a\t17", "b\t2,25", "c\t25,15", "d\t2,17"], NUMBERED | SEVERAL,
          ("2", "15", "17", "25"), [["17"], ["2", "25"], ["25", "15"], ["2", "17"]]),
+        ("train.csv", ["text,label", 'a,"x\n & y"', "b,z"], {}, ("x & y", "z"), ["x & y", "z"]),
+        # Names that are numbers, next to a name.
+        ("train.csv", ["1,2,text", "x,z,a", "y,z,b"], {"label_column": "1"}, ("x", "y"),
+         ["x", "y"]),
+        ("train.csv", ["text,0,1", "a,1,0", "b,0,1"], SEVERAL | {"label_column": "0,1"},
+         ("0", "1"), [["0"], ["1"]]),
     ],
 )  # fmt: skip
 def test_labels_of_ones_own_files(name, lines, given, labels, read, tmp_path, tokenizer):
@@ -622,6 +628,9 @@ def test_rows_that_people_rejected_are_a_warning(tmp_path, tokenizer, capsys):
         ([("other.tsv",)], {}, "train.tsv ... train.csv"),
         ([("train.tsv", "1\ta", "0\tb")], NUMBERED | {"text_pair_column": "00"}, "0"),
         ([("train.csv", "text,label", "a,x", "b,y", "text,label", "c,x")], {}, "train.csv, line 4"),
+        ([("train.csv", 'text,"how, if"', "a,1", "b,2")],
+         {"regression": True, "label_column": "how, if"}, "'how' ... 'how, if' ... quotes"),
+        ([("train.csv", "text,label", "a,\"{'a': 1}\"", "b,x")], {}, "train.csv ... {'a': 1}"),
         # Several labels.
         ([("train.tsv", "text\tlabels", "a\tx|y", "b\t", "c\ty|x")], NUMBERED | SEVERAL,
          "line 1 ... 'labels'"),
@@ -1063,20 +1072,26 @@ def test_scores_have_their_own_units_everywhere(columns, run_main, tmp_path):
 
 
 def test_an_ensemble_has_the_scale_of_its_models(tmp_path):
-    def trained(name, scale):
-        kind = run_directory.FinetunedTask("tsv", None, scale)
+    def trained(name, scale, scores=None):
+        kind = run_directory.FinetunedTask("tsv", None, scale, scores)
         run_directory.RunDirectory(str(tmp_path / name)).write_task(kind)
         return str(tmp_path / name)
 
-    def scale_of(*directories):
+    def scale_of(*directories, columns="2"):
         settings = types.SimpleNamespace(
             ensemble_dirs=directories, output_dir=str(tmp_path / "out"), init_checkpoint=None,
-            do_train=False, label_column="2",
+            do_train=False, label_column=columns,
         )  # fmt: skip
-        return known._scale(types.SimpleNamespace(num_outputs=1), settings)
+        row = types.SimpleNamespace(num_outputs=len(columns), label_names=(*columns,))
+        return known._scale(row, settings)
 
     scale = ((200.0,), (100.0,))
     first, second = trained("a", scale), trained("b", scale)
     assert scale_of(first, second) == scale
     with refuses("--ensemble_dirs ... c ... scores"):
         scale_of(first, trained("c", ((5.0,), (1.0,))))
+    several = trained("d", ((5.0, 6.0), (1.0, 2.0)), ("x", "y"))
+    assert scale_of(several, columns="xy") == scale_of(several, columns="zx")
+    for columns in ("yx", "x"):
+        with refuses(f"--label_column={columns} ... 2 ... x, y"):
+            scale_of(several, columns=columns)
