@@ -134,7 +134,7 @@ class GlueTask:
     def is_label(self, text):
         """Whether a text is what a column of labels holds."""
         if self.multi_label and len(self.label) > 1:
-            return text in label_lists.BITS
+            return text in label_lists.MARKS | label_lists.NO_MARKS
         return math.isfinite(tables.number(text)) if self.is_regression else text in self.labels
 
     def text_of(self, split):

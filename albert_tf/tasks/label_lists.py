@@ -29,6 +29,8 @@ _LIST = "[]"
 _CALL = re.compile(r"(?:\w+\.)?(?:array|[Tt]ensor|frozenset)\((\W.*?)(?:, \w+=.*)?\)", re.DOTALL)
 ONES = {"1", "1.0", "1.", "True", "true", "TRUE"}
 BITS = {"0", "0.0", "0.", "False", "false", "FALSE"} | ONES
+# In a column for each label.
+MARKS, NO_MARKS = ONES | {"x", "X", "yes", "Yes", "YES"}, BITS - ONES | {"no", "No", "NO"}
 # Texts that stand for missing ones, as pandas, databases, R and spreadsheets write them.
 MISSING = re.compile(
     r"-?nan|NaN|NA|N/A|NIL|<NA>|None|NULL|\(null\)|\[NULL\]|\\N|-?1\.#(IND|QNAN)"
@@ -365,7 +367,8 @@ def _on_spelling(counts):
     """Yields warnings of labels that look the same but are written in several ways."""
     spelt, mixed = collections.defaultdict(list), []
     for label in counts:
-        seen = "".join(c for c in label if unicodedata.category(c) != "Cf")
+        seen = (c for c in label if unicodedata.category(c) != "Cf")
+        seen = "".join(str(unicodedata.digit(c, c)) for c in seen)  # of any script
         usual = unicodedata.normalize("NFKC", seen).casefold().strip()
         usual = re.sub(r"(?<=[^\W\d_])[-_\s\u2010-\u2015]+(?=[^\W\d_])", " ", usual)
         spelt[_TRUTHS.get(usual, usual)].append(label)

@@ -110,27 +110,28 @@ def label_texts(task, table, normalize, needed=True):
         with about(table.path):
             texts = label_lists.only_ones(texts)
     found = _respelled(task, [[text] for text in texts])
-    for row, (label,) in zip(table.rows, found, strict=True):
-        if needed and not label:
-            raise UserError(f"{row.place}: the label is empty; add one or remove the row")
+    empty = [row.place for row, (label,) in zip(table.rows, found, strict=True) if not label]
+    if needed and empty:
+        own = f"add one or remove the row; with --labels, {_SKIP}"
+        count = f"{len(empty)} of {len(found)} rows"
+        raise UserError(f"{empty[0]}: the label is empty, in {count}: {task.remedy(own)}")
     return found
 
 
 def _labels_of_columns(task, rows, cells, needed):
     """Labels of rows with a column of 0 and 1 for each label, or other values: as `label_texts`."""
-    may_be = label_lists.BITS
-    if {cell for values in cells for cell in values} <= {"", *label_lists.ONES}:
-        may_be = {"", *label_lists.ONES}
-    found = []
+    marks, no_marks = label_lists.MARKS, label_lists.NO_MARKS
+    has_no_marks = any(cell in no_marks for values in cells for cell in values)
+    may_be, found = marks | (no_marks if has_no_marks else {""}), []
     for row, values in zip(rows, cells, strict=True):
         others = {c: v for c, v in zip(task.label, values, strict=True) if v not in may_be}
         for column, value in others.items() if needed else ():
             raise UserError(
-                f"{row.place}: column {column!r} has {value!r}: label columns need 0 or 1, or 1 "
-                f"and empty cells; with --labels, {_SKIP}"
+                f"{row.place}: column {column!r} has {value!r}: label columns need 0 or 1, yes "
+                f"or no, or 1 or x and empty cells; with --labels, {_SKIP}"
             )
         chosen = zip(task.labels, values, strict=True)
-        ones = [label for label, value in chosen if value in label_lists.ONES]
+        ones = [label for label, value in chosen if value in marks]
         found.append([*others.values()] or ones)
     return found
 

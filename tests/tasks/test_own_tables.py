@@ -425,6 +425,9 @@ def test_labels_of_ones_own_files(name, lines, given, labels, read, tmp_path, to
         ([("train.tsv", *(f"{x}~{w} is it" for x in "ab" for w in "iti"))],
          {"text_column": "1", "label_column": "0"}, (0, 0),
          [(f"train-{n}", f"{'iti'[n % 3]} is it", "ab"[n // 3]) for n in range(6)]),
+        *(([("train.csv", "text,a,b", *rows)], SEVERAL | {"label_column": "a,b"}, (0, 0),
+           [("train-1", "t", ["a"]), ("train-2", "u", ["b"])])
+          for rows in (["t,x,", "u,,x"], ["t,Yes,no", "u,No,yes"])),
         ([("train.csv", "text,a,b", "t,1.,0.", "u,true,FALSE")], SEVERAL | {"label_column": "a,b"},
          (0, 0), [("train-1", "t", ["a"]), ("train-2", "u", ["a"])]),
         ([("train.csv", 'text,a,"b,c"', "t, 1 ,", "u,,1")],
@@ -436,7 +439,7 @@ def test_labels_of_ones_own_files(name, lines, given, labels, read, tmp_path, to
     ids=[
         "names", "test", "quotes", "no content", "other labels", "others among several",
         "other values", "separators at ends", "marks of fastText", "words that begin texts",
-        "a column", "marks in columns", "carriage return",
+        "a column", "x in columns", "yes in columns", "marks in columns", "carriage return",
     ],
 )  # fmt: skip
 def test_examples_of_ones_own_files(files, given, left_out, read, tmp_path, tokenizer):
@@ -644,6 +647,8 @@ def test_rows_that_people_rejected_are_a_warning(tmp_path, tokenizer, capsys):
         # Columns of 0 and 1, and vectors.
         ([("train.csv", "text,a,b", "t,0,2", "u,1,0")], SEVERAL | {"label_column": "a,b"},
          "train.csv, line 2 ... 'b' ... '2'"),
+        ([("train.csv", "text,a,b", "t,ok,", "u,,x")], SEVERAL | {"label_column": "a,b"},
+         "train.csv, line 2 ... 'a' ... 'ok'"),
         ([("train.csv", "text,a,b", "t,0,", "u,1,0")], SEVERAL | {"label_column": "a,b"},
          "train.csv, line 2 ... 'b' ... ''"),
         ([("train.jsonl", '{"text": "a \\ud83d", "label": "x"}')], {}, "train.jsonl, line 1"),
@@ -691,7 +696,8 @@ def test_rows_that_people_rejected_are_a_warning(tmp_path, tokenizer, capsys):
         ([("validation.csv", "text,label", "a,x"), ("dev.else",)], {"labels": ["x", "y"]},
          "dev.csv ... --do_eval ... validation.csv"),
         # An empty label is no class.
-        ([("train.tsv", "text\tlabel", "a\tyes", "b\t ", "c\tno")], {}, "train.tsv, line 3"),
+        ([("train.tsv", "text\tlabel", "a\tyes", "b\t ", "c\tno", "d\t")], {},
+         "train.tsv, line 3 ... 2 of 4 ... --skip_other_labels"),
         ([("dev.tsv", "text\tlabel", "a\tyes", "b\t ", "c\tno")], {"labels": ["yes", "no", ""]},
          "dev.tsv, line 3"),
         ([("train.tsv", "text\tlabel", "a\tno", "b\t-")], {"labels": ["no", "yes"]},
@@ -778,6 +784,7 @@ def test_the_form_of_the_training_file_is_shown(tmp_path, tokenizer):
         (["1.25", "1.0", "x"], {}, None), (["1.0", "2.0"], {}, None),
         (["non-toxic", "non\u2013toxic", "toxic"], {}, "'non-toxic' (1) ... 'non\u2013toxic' (1)"),
         (["1-2", "1 2", "nat"], {}, None), (["new york", "new", "york,new"], SEVERAL, None),
+        (["1", "2", "\u06f1"], {}, "'1' (1) ... '\u06f1' (1)"),
         (["true", "1", "false"], {}, "'1' (1) ... 'true' (1)"), (["A", "A-", "A+"], {}, None),
         (["a, b", "c", "nan"], {}, "'nan' ... --labels='\"a, b\",c' --skip_other_labels"),
     ],
