@@ -78,7 +78,7 @@ class Loaded:
         self._task, self._absent, self._batch_size = task, absent, batch_size
         self._strategy = tf.distribute.get_strategy()
         self.shows_progress: bool = True
-        self.cut: dict[str, int] = {"sequences": 0, "cut": 0, "max_seq_length": self.max_seq_length}
+        self.cut: dict[str, Any] = {"sequences": 0, "cut": 0, "max_seq_length": self.max_seq_length}
         self._predictors: dict[Any, Any] = {}
 
     def __repr__(self) -> str:
@@ -479,7 +479,7 @@ class Loaded:
             warnings.warn(data_report.on_cut(report), stacklevel=4)
         for name in ("sequences", "cut"):
             self.cut[name] += report.get(name, 0)
-        self.cut["windows"] = windows
+        self.cut["limit"] = report.get("limit", "")
 
     def _run(self, arrays, function=None, *options):
         """Applies the model, or a function of it and of options, to all rows: dict of arrays."""

@@ -99,6 +99,7 @@ def of_split(counts, max_seq_length, train_texts=None, texts=(), windows=1):
         texts: list of tuples of str, of this split.
         windows: int, sequences that a long text may fill.
     """
+    limit = f"--max_windows={windows} with " * (windows > 1) + f"--max_seq_length={max_seq_length}"
     longest = windows * (max_seq_length - NUM_SPECIALS_OF_ONE) + NUM_SPECIALS_OF_ONE
     names = ("rows", "empty", "missing", "repeated", "pieces", "unknown")
     found = {name: counts[name] for name in names}
@@ -116,7 +117,7 @@ def of_split(counts, max_seq_length, train_texts=None, texts=(), windows=1):
             "cut": sum(count for length, count in lengths.items() if length > longest),
             "length_of_99_percent": -(-length // windows) + NUM_SPECIALS_OF_ONE,
             "max_seq_length": max_seq_length,
-            "windows": windows,
+            "limit": limit,
         }
     if train_texts is not None:
         found["in_train"] = sum(any(row) and row in train_texts for row in texts)
@@ -132,7 +133,7 @@ def lines_of(split, report, unit):
         report: dict, of `of_split`.
         unit: str, what a row is.
     """
-    lines, report = [], report | {"limit": _limit(report)}
+    lines = []
     for name, limit in _LIMITS.items():
         if count := report.get(name, 0):
             whole, what = report[limit.whole], unit if limit.whole == "rows" else limit.whole
@@ -147,14 +148,8 @@ def on_cut(report):
     """What is said of the sequences of a report that are cut: str, "" if none is."""
     if not report["cut"]:
         return ""
-    state = _LIMITS["cut"].state.format(limit=_limit(report))
+    state = _LIMITS["cut"].state.format(**report)
     return f"{report['cut']:,} of {report['sequences']:,} sequences {state}"
-
-
-def _limit(report):
-    """The length of which a report says that sequences are longer: str."""
-    length, windows = f"--max_seq_length={report.get('max_seq_length')}", report.get("windows", 1)
-    return length if windows == 1 else f"--max_windows={windows} with {length}"
 
 
 def say(reports, unit, counts, names_rare=True):

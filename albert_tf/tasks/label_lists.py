@@ -330,11 +330,11 @@ def doubts(counts, multi_label=False, form=None, most=1, is_of_words=False):
     values = [*map(tables.number, counts)]
     codes = {x for x in missing_numbers(values) if _is_code(x)}
     signs = {label for label in counts if not any(map(str.isalnum, label))}
-    ordinary = signs if len(signs) > 1 else {"."} if is_of_words else set()
-    missing = [x for x in counts if is_missing(x) or tables.number(x) in codes]
-    missing = [x for x in missing if x not in ordinary]
+    ordinary = signs if len(signs) > 1 else set()
     if is_of_words and counts:  # most words are in no span, for which - or none may stand too
-        missing = [x for x in missing if x != max(counts, key=counts.get) or tables.number(x) < 0]
+        ordinary |= {".", max(counts, key=counts.get)}
+    missing = [x for x in counts if x not in ordinary and is_missing(x)]
+    missing += [x for x in counts if tables.number(x) in codes]
     unit, remedy = "words", "correct it, or leave these words out"
     if not is_of_words:
         others = resolve.as_flag("labels", [label for label in counts if label not in missing])

@@ -45,11 +45,10 @@ def labels_of(task, table, normalize, skip_others=False):
     for row, labels in zip(table.rows, found, strict=True):
         other = next((label for label in labels if label not in task.labels), None)
         if other is not None and not skip_others:
-            shown = ", ".join(task.labels[:_MOST_SHOWN])
-            more = ", ..." if len(task.labels) > _MOST_SHOWN else ""
+            shown = ", ".join([*task.labels[:_MOST_SHOWN], "..."][: len(task.labels)])
             own = f"give all classes as --labels; {_SKIP}{_hint_of_header(row)}"
             raise UserError(
-                f"{row.place}: unknown label {reprlib.repr(other)}; known are {shown}{more}. "
+                f"{row.place}: unknown label {reprlib.repr(other)}; known are {shown}. "
                 f"Correct it, or {task.remedy(own)}"
             )
         known = labels if task.multi_label else labels[0]
@@ -67,21 +66,15 @@ def test_labels(task, table, normalize):
     if not (task.is_own and task.label):
         return none
     try:
-        numbers = [*map(table.number_of, task.label)]
-    except UserError:  # no column has this name
+        labelled = table.take(task.text_of("test") + task.label, keep_blank=True)
+    except UserError:  # no column has this name or number
         return none
     names = {table.known[column] for column in task.label if column in table.known}
     has_names = table.header is None or names <= {*table.header}
-    if not has_names or max(numbers) >= min(len(row.cells) for row in table.rows):
-        return none
-    cells = [[row.cells[n] for n in numbers] for row in table.rows]
-    given = (label.strip() for labels in cells for label in labels)
-    if label_lists.are_stand_ins(given, task.labels):
+    given = (label.strip() for row in labelled.rows for label in row.values[len(task.text) :])
+    if not has_names or label_lists.are_stand_ins(given, task.labels):
         return none
     try:
-        pairs = zip(table.rows, cells, strict=True)
-        rows = [row._replace(values=row.values + labels) for row, labels in pairs]
-        labelled = table._replace(rows=rows)
         found = labels_of(task, labelled, normalize, skip_others=task.skip_other_labels)
         known = [label for label in found if label is not None]
         if len(known) < len(found):

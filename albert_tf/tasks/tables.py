@@ -24,6 +24,7 @@ _UNUSUAL = {"^": "carets", "~": "tildes", "#": "number signs", ":": "colons"}  #
 _SAMPLE, SAMPLE_LINES = 2**20, 200  # bytes and lines that tell the separator
 _CELL = re.compile(rb'("(?:[^"]|"")*+"|[^"\t\n]*+)(?:\t|\r?\n|\Z)')
 _TO_SPACES = str.maketrans("\t\r\n", "   ")
+_DIGIT = re.compile(r"\d")
 _NUMBER = re.compile(r"[+-]?\d{1,1000}(\.\d{0,1000})?")
 _WHOLE = re.compile(r"\+?(0|-?[1-9]\d{0,999})(\.0*)?")  # pandas writes 1.0 next to an empty cell
 
@@ -448,8 +449,7 @@ def open_table(
     lines = [line + b"\n" for line in content.removesuffix(b"\n").split(b"\n")]
     if start and not form.separator:
         return Table(path, form, None, [], [], 0, known, quoted_tabs)
-    is_strict = start is None
-    table = [*rows(lines, path, form, is_strict)] if form.separator else _objects(content, path)
+    table = [*rows(lines, path, form, start is None)] if form.separator else _objects(content, path)
     if not table:
         raise UserError(f"{path} holds no example")
     cells = table[0][1]
@@ -557,15 +557,11 @@ def fault_of_texts(table, column, used, labels=()):
     if are_labels(texts, labels):
         return f"has labels, such as {texts[0]!r}:"
     names = {text for text in texts if re.fullmatch(r"[\w.:-]+", text, re.ASCII)}
-    if len(names) == len(texts) > 2 and 2 * sum(map(_has_digit, texts)) > len(texts):
+    if len(names) == len(texts) > 2 and len({*filter(_DIGIT.search, names)}) * 2 > len(texts):
         for n, cells in enumerate(itertools.zip_longest(*(row.cells for row in table.rows))):
             if n not in others and len({x for x in cells if " " in (x or "")}) * 2 > len(texts):
                 return f"has ids, such as {texts[0]!r}:"
     return ""
-
-
-def _has_digit(text):
-    return any(map(str.isdecimal, text))
 
 
 def are_words(cells):
@@ -624,8 +620,8 @@ def number_of(column, header, path, form=None, known=types.MappingProxyType({}))
         return alike[0]
     if header.count(column) != 1:
         state = "two columns are named" if column in header else "no column"
-        has_comma = any(f"{column}," in name for name in header)
-        remedy = ", and put a name with a comma in double quotes" * has_comma
+        quotes = ", and put a name with a comma in double quotes"
+        remedy = quotes * any(f"{column}," in name for name in header)
         raise UserError(
             f"{path}: {state} {column!r} in its header; there are {', '.join(map(repr, header))}"
             f"{f', with {form}' if form else ''}: check --text_column, --label_column, --delimiter"
