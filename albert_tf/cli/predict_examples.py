@@ -259,7 +259,7 @@ def _of_table(lines, name, model, columns, copies, form):
     for key in {"text", "text_pair"}.intersection(columns) if len(table.first) > 1 else ():
         labels = model.labels if key == "text" else ()
         if fault := tables.fault_of_texts(table, columns[key], sets[0], labels):
-            raise UserError(f"{name}: {_shown({key: columns[key]})} {fault} give --{key}_column")
+            raise UserError(f"{name}: column {columns[key]!r} {fault} give another --{key}_column")
     yield from [None] * table.left_out
     for row in table.rows:
         if not any(map(str.strip, row.cells)):
