@@ -36,7 +36,6 @@ MISSING = re.compile(
     r"-?nan|NaN|NA|N/A|NIL|<NA>|None|NULL|\(null\)|\[NULL\]|\\N|-?1\.#(IND|QNAN)"
     r"|#NA|#N/?[ADV]( N/A)?|#[¡¿]?[A-ZÚ]+(/0)?[!?]"
 )
-_SIGNS = {"-", "?", "."}  # labels that may stand for none
 _CODE = re.compile(r"-(1|100|9+)|99+")  # numbers that may
 _FAR, _FEW = 5, 4  # ranges of the other numbers, and numbers of which only codes are far
 _TRUTHS = {"true": "1", "false": "0"}
@@ -291,7 +290,7 @@ def are_stand_ins(labels, known=()):
 
 def is_missing(label):
     """Whether a label is one of the texts of `MISSING`, in any case, or a sign (bool)."""
-    return label in _SIGNS or bool(re.fullmatch(MISSING.pattern, label, re.IGNORECASE))
+    return bool(re.fullmatch(rf"{MISSING.pattern}|[-?.]", label, re.IGNORECASE))
 
 
 def missing_numbers(numbers):

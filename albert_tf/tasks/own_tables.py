@@ -120,11 +120,11 @@ def _labels_in(task, table):
             f"{len(given)}, such as {reprlib.repr(given[0])}: give another --label_column, "
             f"{numbers}or all classes as --labels"
         )
-    given = collections.Counter(given), task.multi_label, task.label_form, max(map(len, found))
+    counts, most = collections.Counter(given), max(map(len, found))
     with about(table.path):
-        doubts = [*label_lists.doubts(*given), *_rejected(task, table)]
-    for doubt in doubts:
-        print(f"Warning: {table.path}: {doubt}")
+        doubts = label_lists.doubts(counts, task.multi_label, task.label_form, most)
+        for doubt in [*doubts, *_rejected(task, table)]:
+            print(f"Warning: {table.path}: {doubt}")
     return tuple(labels)
 
 
