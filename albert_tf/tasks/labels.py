@@ -70,7 +70,7 @@ def test_labels(task, table, normalize):
     except UserError:  # no column has this name or number
         return none
     names = {table.known[column] for column in task.label if column in table.known}
-    has_names = table.header is None or names <= {*table.header}
+    has_names = not (task.header and table.header) or names <= {*table.header}
     given = (label.strip() for row in labelled.rows for label in row.values[len(task.text) :])
     if not has_names or label_lists.are_stand_ins(given, task.labels):
         return none

@@ -457,6 +457,12 @@ def test_a_stand_in_may_be_a_class(cell, lowest, tmp_path, tokenizer):
     assert {*test.are_labelled} == {cell[:2] == lowest}
 
 
+def test_labels_in_a_column_by_number_next_to_a_name(tmp_path, tokenizer):
+    file, given = ("test.csv", "text,label", "a,x", "b,y"), {"labels": ["x", "y"]}
+    _, test, _ = read_own(tmp_path, tokenizer, file, label_column="1", **given)  # alone
+    assert [*test.are_labelled] == [True, True]
+
+
 def test_pairs_of_ones_own_files(tmp_path, tokenizer):
     given = {"text_column": "0", "text_pair_column": "1", "label_column": "2"}
     lines = "one\ttwo\tyes", "three\tfour\tno"
