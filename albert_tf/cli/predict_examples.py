@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from albert_tf import options
 from albert_tf.errors import UserError, check_json, parse_json
-from albert_tf.tasks import label_lists, question_tables, tables, tag_schemes
+from albert_tf.tasks import label_lists, question_tables, tables
 from albert_tf.tasks.squad import questions as squad_questions
 
 INPUTS = tuple(  # in this order
@@ -28,8 +28,6 @@ OUTPUTS = (  # in the order of an output line
 )  # fmt: skip
 # A key at least this similar to an input is misspelt: text_pairs is, question_id is not.
 CLOSE = 0.85
-_ALIKE = 0.9  # of the lines of a file of words: those with as many columns
-_LONG = 13  # letters; few words have as many, and few texts of languages without spaces have less
 _WORD_LISTS = ("tokens", "words")  # keys of JSON objects with a list of words in place of a text
 
 
@@ -340,57 +338,19 @@ def sentences(path, model, columns):
     form = word_files.Form(model.header, has_tabs=has_tabs)
     found = word_files.read_words(path, labels=model.labels, form=form)
     names = {*found.rows[0], *found.header}
-    is_named = found.header or (wanted in names and wanted == of_training.get("text_column"))
-    is_named = is_named or path.endswith(word_files.OF_WORDS_ALONE) or b"-DOCSTART-" in first
-    if not (is_named or _are_words(found, given, label, model.labels)):
+    is_named = wanted in names and wanted == of_training.get("text_column")
+    if not (is_named or word_files.are_words(found, given, label, model.labels)):
         print(f"{path}: each line is a text; for words, name the file .conll", file=sys.stderr)
         return None
     there = {given, *names, *range(found.form.width)} - {None}
     if wanted in there:
         columns = word_files.Columns(wanted, label if label in there else None)
-        found = word_files.read_words(path, columns, model.labels, form)
+        again = word_files.read_words(path, columns, model.labels, form)
+        # If the words are labels, the training had other columns than this file.
+        if given is not None or not tables.are_labels([w.text for w in again.words], model.labels):
+            found = again
     print(f"{path} is read with a word on each line, in {len(found)} sentences", file=sys.stderr)
     return [example_of({"text": [w.text for w in words]}, model, words[0].place) for words in found]
-
-
-def _are_words(found, given, label, labels):
-    """Whether the lines of a file of an unknown kind are words, and not texts.
-
-    Nearly all lines of words have as many columns, and these have labels, or most cells are short
-    and have no space. If spaces separate the columns, texts may have as many words by chance: then
-    groups of lines between blank ones show that they are no texts, or the number of a column that
-    is given. These also allow words with spaces, and so does `.tsv`.
-
-    Args:
-        found: word_files.Sentences.
-        given: str or int, the column of the words, by a flag; or None.
-        label: str or int, the column of the labels in the training; or None.
-        labels: sequence of str, those of the model.
-    """
-    rows, width = found.rows, found.form.width
-    alike = [row for row in rows if len(row) == width]
-    is_header = given is None and "text" in rows[0] and {*rows[0]}.isdisjoint(labels)
-    if is_header or len(rows) < 2 or len(alike) < _ALIKE * len(rows):
-        return False
-    columns = [*zip(*alike, strict=True)]
-    last = label if label in range(width) else -1
-    of_labels = {cell.strip() for cell in columns[last]}
-    # Plain tags may end texts too, but for a known column.
-    are_known = last == label and of_labels <= {*labels}
-    if width > 1 and (are_known or of_labels == {"_"} or tag_schemes.are_of_spans(of_labels)):
-        return True
-    is_apart = isinstance(given, int) or found.path.endswith(".tsv") or 1 < len(found) < len(rows)
-    if found.has_spaces:  # tags are repeated or in capitals, and the words of texts are not
-        others = [cells for n, cells in enumerate(columns) if n != (given or 0)]
-        are_tags = (
-            len({*cells}) * 2 <= len(alike) or all(cell == cell.upper() for cell in cells)
-            for cells in others
-        )
-        is_apart &= any(are_tags)
-    is_list = not (found.has_spaces or found.path.endswith(".csv"))
-    is_list = is_list and not any(" " in cell for cell in itertools.chain(*columns))
-    counts = [sum(" " not in cell and 0 < len(cell) < _LONG for cell in cells) for cells in columns]
-    return (is_apart or is_list) and min(counts) * 2 > len(alike)
 
 
 def questions(path, model):

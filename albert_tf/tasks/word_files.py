@@ -28,6 +28,8 @@ _DIVIDES = re.compile(
     r"(sent(ence)?|doc(ument)?)s?([ _.-]?(#|id|idx|index|nr|no|num|number))?", re.IGNORECASE
 )
 _NUMBERED = re.compile(r"(sent(ence)?|doc(ument)?)\W+\d+", re.IGNORECASE)
+_ALIKE = 0.9  # of the lines of a file of words: those with as many columns
+_LONG = 13  # letters; few words have as many, and few texts of languages without spaces have less
 _FEW = 20  # words, too few to tell a label from a name
 _MANY = 200  # words of a sentence, which is probably several
 _PART = re.compile(r"[^\s,]+")  # of several words or labels in a cell
@@ -35,7 +37,6 @@ _QUOTED = re.compile(r'"(?:[^"]|"")+"')
 _LIST = re.compile(r"\[.*\]", re.DOTALL)
 # Words with a language, as `en:Ulm` of WikiANN, or a place in a word, as `科0` of Weibo NER.
 _MARKED = (re.compile(r"[a-z-]+:.+"), re.compile(r".\d"))
-_LABELLED = re.compile(r".+/[^/]+"), re.compile(r".+\|[^|]+")  # words such as dog/NN or dog|NN
 # The start of a comment, which may have the names of columns, as in CoNLL-U Plus. A tab after #
 # ends the name of a column.
 _COMMENT = re.compile(r"#+(?!\t)\s*(?:global\.columns\s*=\s*)?")
@@ -75,11 +76,13 @@ class Form(NamedTuple):
         header: tuple of str, the names of the columns; empty if there are none.
         width: int, the number of columns of most words; 0 if it is unknown.
         has_tabs: bool, whether tabs alone separate its columns.
+        label: str, the name of the column of labels; "" if it is unknown.
     """
 
     header: tuple = ()
     width: int = 0
     has_tabs: bool = False
+    label: str = ""
 
 
 UNKNOWN = Form()
@@ -158,6 +161,13 @@ def read(path, labels=(), needs_labels=True, columns=RECOGNISED, form=UNKNOWN):
     _check_words(sentences, columns, labels)
     found = {*sentences.labels}
     has_none = not needs_labels and len(found) == 1 and found <= {"", "_", "-"} - {*labels}
+    last = -1 if columns.label is None else columns.label
+    are_known = tag_schemes.are_of_spans(found) or (last != -1 and not found.isdisjoint(labels))
+    if not (needs_labels or are_known or are_words(sentences, columns.word, last, labels)):
+        raise UserError(
+            f"{sentences[0][0].place}: each line seems to be a text: write a word on each line, or "
+            "give the texts to predict.py; if the lines are words, name the file .conll"
+        )
     try:
         if not has_none:
             _read_labels(sentences, labels, columns, form)
@@ -201,8 +211,10 @@ def _read_labels(sentences, labels, columns, form):
             "between them in all lines, or a space, and no tab at its end; a file with commas is "
             "named .csv"
         )
-        if sentences.header and len(places) == 1:
-            remedy = f"There are {', '.join(sentences.header)}: give another --label_column"
+        if len(places) == 1 and (sentences.header or columns.label is not None):
+            there = ", ".join(sentences.header) or f"columns 0 to {sentences.form.width - 1}"
+            other = "" if columns.label is None else f" than {columns.label}"
+            remedy = f"There are {there}: give another --label_column{other}"
         raise UserError(f"{places['']}: the label is missing. {remedy}")
     for word in sentences.words:
         if labels and word.label not in labels:
@@ -235,11 +247,11 @@ def read_words(path, columns=RECOGNISED, labels=(), form=UNKNOWN):
         UserError: the file cannot be read or holds no word, a line is not UTF-8, or a column is
             missing; the message names the line.
     """
-    lines, places, columns, keys = _lines(path, columns)
+    lines, places, columns, keys = _lines(path, columns, form)
     is_table = keys is not None
     has_spaces = not is_table and _have_spaces(lines, labels, form)
     rows = [(n, _cells_of(line, has_spaces)) for n, line in enumerate(lines, start=1)]
-    columns, names, divides = _read_header(path, lines, rows, columns, form.header)
+    columns, names, divides = _read_header(path, lines, rows, columns, form)
     is_comment = _comments(lines, [row for row in rows if row[1]], labels)
     kept = [row for row in rows if is_table or not (row[1] and is_comment(*row))]
     left_out = len(rows) - len(kept)
@@ -257,11 +269,12 @@ def read_words(path, columns=RECOGNISED, labels=(), form=UNKNOWN):
     if not any(groups):
         raise UserError(f"{path} holds no word; a line is a word and its label")
     ((width, _),) = collections.Counter(len(x) for group in groups for _, x in group).most_common(1)
-    form = Form((*(names or keys or ()),), width, has_tabs=not (is_table or has_spaces))
+    has_tabs, place = not (is_table or has_spaces), -1 if columns.label is None else columns.label
+    form = Form((*(names or keys or ()),), width, has_tabs, "".join(names[place:][:1]))
     return Sentences(filter(None, sentences), path, lines, left_out, columns, form, has_spaces)
 
 
-def _lines(path, columns):
+def _lines(path, columns, form):
     """Reads a file.
 
     Returns:
@@ -279,7 +292,7 @@ def _lines(path, columns):
     if not is_json:
         table, columns = _with_lists(table, columns)
     if table.header:
-        found, columns = [*_of_objects(table, columns)], Columns(0)
+        found, columns = [*_of_objects(table, columns, form.header)], Columns(0)
     else:
         found = [(row.place, row.cells if any(row.cells) else ()) for row in table.rows]
     lines = [tables.tab_separated([cells]).removesuffix("\n") for _, cells in found]
@@ -325,10 +338,15 @@ def _keys(header, columns):
     ]
 
 
-def _of_objects(table, columns):
-    """Yields (place, [word, label]) of each word in the lists, and (place, ()) after a sentence."""
-    names = _keys(table.header, columns)
-    missing = [n for n, found in zip(columns, names, strict=True) if n is not None and not found]
+def _of_objects(table, columns, known):
+    """Yields (place, [word, label]) of each word in the lists, and (place, ()) after a sentence.
+
+    A table whose keys are a part of those that are known, from the training, may have no labels.
+    """
+    header, is_part = table.header, {*table.header} <= {*known}
+    names = [n if n in header else None for n in _keys(known if is_part else header, columns)]
+    needed = zip(columns[: 2 - is_part], names, strict=False)
+    missing = [n for n, found in needed if n is not None and not found]
     if missing or not names[0]:
         raise UserError(
             f"{table.path}: no key {missing[0] if missing else WORD_NAMES[0]!r} has a list; there "
@@ -359,7 +377,7 @@ def _of_objects(table, columns):
         yield row.place, ()
 
 
-def _read_header(path, lines, rows, columns, known):
+def _read_header(path, lines, rows, columns, form):
     """Reads the line before the words that names the columns, and makes it blank.
 
     Args:
@@ -367,7 +385,7 @@ def _read_header(path, lines, rows, columns, known):
         lines: list of str, without the header afterwards.
         rows: list of (number of the line, its columns or False), likewise.
         columns: Columns.
-        known: sequence of str, the header of the training file.
+        form: Form, that of the training file, whose column of labels may be missing here.
 
     Returns:
         (Columns by number; list of str, the names, empty without a header; list of int, columns
@@ -379,7 +397,8 @@ def _read_header(path, lines, rows, columns, known):
         line = lines[number - 1]
         comment = _COMMENT.match(line) if widths else None
         names = [name.strip() for name in columns_of(line[comment.end() if comment else 0 :])]
-        named = columns if given else _named_in(names, known)
+        is_part = {*names} <= {*form.header}
+        named = columns if given else _named_in(names, is_part)
         is_header = given or is_csv or len(widths) == 1 or "\t" in line
         if comment:
             is_header = len(names) in widths and "=" not in names and {*given} <= {*names}
@@ -387,9 +406,12 @@ def _read_header(path, lines, rows, columns, known):
             lines[number - 1] = ""
             del rows[place]
             found = named if columns == RECOGNISED else columns
-            found = (c if c is None else tables.number_of(c, names, path) for c in found)
+            known = dict(enumerate(form.header))
+            if form.label and is_part and (form.label not in names or columns == RECOGNISED):
+                found = found._replace(label=form.label if form.label in names else len(known))
+            numbers = [c and tables.number_of(c, names, path, known=known) for c in found]
             divides = [n for n, name in enumerate(names) if _DIVIDES.fullmatch(name)]
-            return Columns(*found), names, divides
+            return Columns(*numbers), names, divides
         if cells and not comment:
             break
     return columns, [], [n for n, cell in enumerate(cells) if is_csv and _NUMBERED.fullmatch(cell)]
@@ -436,17 +458,17 @@ def _cells_of(line, has_spaces):
     return cells if "".join(cells).strip(" ") and not cells[0].startswith(DOCUMENT_START) else []
 
 
-def _named_in(names, known):
+def _named_in(names, is_part):
     """The Columns with usual names in the first line; RECOGNISED if it is no header.
 
     Args:
         names: list of str, the cells of the first line.
-        known: sequence of str, the header of the training file.
+        is_part: bool, whether the header of the training file has all of them.
     """
     words = [name for name in names if name.lower() in WORD_NAMES]
     labels = [name for name in names if name.lower() in LABEL_NAMES]
     others = [name for name in names if _DIVIDES.fullmatch(name)]
-    if words and (labels or others or {*names} <= {*known}):
+    if words and (labels or others or is_part):
         return Columns(words[0], labels[-1] if labels else None)
     return RECOGNISED
 
@@ -511,11 +533,55 @@ def _of_index(groups):
     return (divided, True) if rises else (groups, False)
 
 
-def _check_words(sentences, columns, labels):
-    """Raises UserError if lines have several words, or a column that was recognised has no words.
+def are_words(found, given, label, labels):
+    """Whether the lines of a file of an unknown kind are words, and not texts.
 
-    All its cells have a mark or are labels; or they are only numbers, also such as 1-2; or they are
-    the same in all lines of a sentence, such as the name of a file.
+    Its name or its first lines may tell. Otherwise, nearly all lines of words have as many columns,
+    and these have labels, or most cells are short and have no space. If spaces separate the
+    columns, texts may have as many words by chance: then groups of lines between blank ones show
+    that they are no texts, or the number of a column that is given. These also allow words with
+    spaces, and so does `.tsv`.
+
+    Args:
+        found: Sentences.
+        given: str or int, the column of the words, by a flag; or None.
+        label: str or int, the column of the labels in the training, -1 for the last; or None.
+        labels: sequence of str, those of the model.
+    """
+    is_named = found.header or found.path.endswith(OF_WORDS_ALONE)
+    if is_named or DOCUMENT_START in "".join(found.lines[:9]):
+        return True
+    rows, width = found.rows, found.form.width
+    alike = [row for row in rows if len(row) == width]
+    is_header = given is None and "text" in rows[0] and {*rows[0]}.isdisjoint(labels)
+    if is_header or len(rows) < 2 or len(alike) < _ALIKE * len(rows):
+        return False
+    columns = [*zip(*alike, strict=True)]
+    last = label if label in range(width) else -1
+    of_labels = {cell.strip() for cell in columns[last]}
+    # Plain tags may end texts too, but for a known column.
+    are_known = last == label and len(of_labels.difference(labels)) * 2 <= len(of_labels)
+    if width > 1 and (are_known or of_labels == {"_"} or tag_schemes.are_of_spans(of_labels)):
+        return True
+    is_apart = isinstance(given, int) or found.path.endswith(".tsv") or 1 < len(found) < len(rows)
+    if found.has_spaces:  # tags are repeated or in capitals, and the words of texts are not
+        others = [cells for n, cells in enumerate(columns) if n != (given or 0)]
+        are_tags = (
+            len({*cells}) * 2 <= len(alike) or all(cell == cell.upper() for cell in cells)
+            for cells in others
+        )
+        is_apart &= any(are_tags)
+    is_list = not (found.has_spaces or found.path.endswith(".csv"))
+    is_list = is_list and not any(" " in cell for cell in itertools.chain(*columns))
+    counts = [sum(" " not in cell and 0 < len(cell) < _LONG for cell in cells) for cells in columns]
+    return (is_apart or is_list) and min(counts) * 2 > len(alike)
+
+
+def _check_words(sentences, columns, labels):
+    """Raises UserError if lines have lists of labels, or the column of the words has none.
+
+    All its cells are labels; or it was recognised, and they have a mark, or are only numbers, also
+    such as 1-2, or the same in all lines of a sentence, such as the name of a file.
 
     Args:
         sentences: Sentences.
@@ -523,12 +589,6 @@ def _check_words(sentences, columns, labels):
         labels: sequence of str, those of the model, as far as they are known.
     """
     path, words, rows = sentences.path, sentences.words, sentences.rows
-    cells = [cell for row in rows if len(row) > 1 for cell in row]
-    if columns.label is None and cells and any(all(map(p.fullmatch, cells)) for p in _LABELLED):
-        raise UserError(
-            f"{path}: a line has several words with their labels, such as {cells[0]!r}: write one "
-            "word and its label on each line, with a tab between them"
-        )
     # Several labels, next to a cell with as many parts.
     several = [(w, row) for w, row in zip(words, rows, strict=True) if _size(w.label) > 1]
     if several and all([*map(_size, row)].count(_size(w.label)) > 1 for w, row in several):
@@ -537,10 +597,8 @@ def _check_words(sentences, columns, labels):
             f"{word.place}: there are {_size(word.label)} labels, {reprlib.repr(word.label)}: "
             "write a word and its label on each line, or lists in --text_column and --label_column"
         )
-    if columns.word is not None:
-        return
-    column, texts = sentences.columns.word, [word.text for word in words]
-    if len(texts) > _FEW and any(all(map(mark.fullmatch, texts)) for mark in _MARKED):
+    column, texts, is_found = sentences.columns.word, [w.text for w in words], columns.word is None
+    if is_found and len(texts) > _FEW and any(all(map(mark.fullmatch, texts)) for mark in _MARKED):
         raise UserError(
             f"{path}: all words have a mark, such as {texts[0]}: remove it, or give "
             f"--text_column={column} if it belongs to them"
@@ -548,11 +606,12 @@ def _check_words(sentences, columns, labels):
     are_numbers = len(texts) > 2 and all(map(_INDEX.fullmatch, texts))
     is_constant = max(len({word.text for word in words}) for words in sentences) == 1
     is_constant &= max(map(len, sentences)) > 2
-    has_others = min(map(len, rows)) > 2
-    if (has_others and (are_numbers or is_constant)) or tables.are_labels(texts, labels):
+    is_wrong = is_found and min(map(len, rows)) > 2 and (are_numbers or is_constant)
+    are_labels = [tables.are_labels(cells, labels) for cells in (texts, sentences.labels)]
+    if is_wrong or are_labels == [True, False]:  # labels may also be words
         raise UserError(
             f"{path}: column {column} seems to hold no words, but {texts[0]!r} and the like: give "
-            "--text_column"
+            "the one of the words as --text_column"
         )
 
 
@@ -569,6 +628,13 @@ def _check_label_column(sentences):
         )
     if has_keys and sentences.columns.word == 1 and len(by_column) == 10:
         raise UserError(f"{path}: the last column is MISC of CoNLL-U: give --label_column=3")
+    widths = [*map(len, sentences.rows)]
+    is_ragged = widths.count(sentences.form.width) * 2 <= len(widths)
+    if is_ragged and not (sentences.header or tag_schemes.are_of_spans(labels)):
+        raise UserError(
+            f"{sentences[0][0].place}: lines have {min(widths)} to {max(widths)} columns: write a "
+            "word and its label on each line, with a tab between them"
+        )
 
 
 def _size(cell):

@@ -557,6 +557,7 @@ def test_a_given_column_of_words(name, content, column, words, tmp_path):
         ("in.txt", "Anna NOUN x\nlives VERB y\n", ("0", "1"), [["Anna", "lives"]]),
         ("in.csv", "n,token_text,entity,x\n1,10 000,O,a\n1,km,B,b\n\n2,Ulm,B,a\n",
          ("token_text", "entity"), [["10 000", "km"], ["Ulm"]]),
+        ("in.conll", "Anna NOUN\nlives VERB\n. .\n", ("1", "3"), [["Anna", "lives", "."]]),
     ],
 )  # fmt: skip
 def test_words_in_the_columns_of_the_training(name, content, columns, words, tmp_path):

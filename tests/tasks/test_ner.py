@@ -127,6 +127,28 @@ def test_words_that_are_labels(written):
     path = written("O in\nB-LOC Ulm\nO .\n", "test.conll")
     with refuses(f"{path} ... column 0 ... 'O' ... --text_column"):
         word_files.read(path, LABELS, needs_labels=False)
+    path = written("Ulm B-LOC\nin O\n. O\n", "test.conll")  # of a training with other columns
+    with refuses(f"{path} ... column 1 ... 'B-LOC' ... --text_column"):
+        word_files.read(path, LABELS, needs_labels=False, columns=Columns(1, 3))
+    with refuses(f"{path}, line 1 ... columns 0 to 1 ... --label_column ... 3"):
+        word_files.read(path, LABELS, columns=Columns(0, 3))
+
+
+@pytest.mark.parametrize(
+    ("train", "test"),
+    [
+        ("in O\nUlm LOC\n", "Anna came to Ulm\nShe is here now .\nHi\n"),
+        ("in O\nUlm LOC\n", "It is Ulm .\nShe is here .\n"),
+        ("in O\n. LOC\n", "Anna came to Ulm .\nShe is here .\nShe is .\n"),  # all end with a label
+        ("in\tO\nUlm\tLOC\n", "Anna came to Ulm.\nShe is here now.\n"),
+    ],
+)
+def test_texts_in_place_of_words(train, test, written, tmp_path):
+    written(train, "train.txt")
+    path = written(test, "test.txt")
+    labels = find_labels(str(tmp_path))
+    with refuses(f"{path}, line 1 ... predict.py ... .conll"):
+        ner.NerData(task(None, 8, labels), str(tmp_path), "", "").read("test")
 
 
 def test_labels_of_the_test_file_that_may_be_missing(written, tmp_path, capsys):
@@ -266,7 +288,7 @@ FORMS = [  # name, content, columns of word and label, number of comments, sente
     ("a.conll", CONLL_U, (None, 2), 3, ["in/ADP dem/DET Haus/NOUN"]),
     # A file of one column: words may have spaces.
     ("a.conll", "# id 0\nNew York \nis\n.\n\nUlm\n", (), 1, ["New York is .", "Ulm"]),
-    ("a.csv", "New York\nis\n", (), 0, ["New York is"]),
+    ("a.csv", "New York\nis\n\nUlm\n", (), 0, ["New York is", "Ulm"]),
     # Comments, and words with a hash.
     ("a.conll", "# a comment\na O\n# another comment\nb O\n", (), 2, ["a/O b/O"]),
     ("a.conll", "#tag O\n# O\na O\n", (), 0, ["#tag/O #/O a/O"]),
@@ -465,6 +487,41 @@ def test_the_form_of_the_training_file(train, test, words, said, written, tmp_pa
             data.read("dev")
 
 
+OBJECTS = '{"tokens": ["in", "Ulm"], "pos": ["IN", "NN"], "ner_tags": ["O", "LOC"]}\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "train", "test", "columns"),
+    [
+        *(("a.csv", "word,pos,tag\nin,IN,O\nUlm,NN,LOC\n", "word,pos\nAnna,NN\n", columns)
+          for columns in ((), ("word", "tag"), (0, 2))),
+        *(("a.csv", "word,tag,pos\nin,O,IN\nUlm,LOC,NN\n", "word,pos\nAnna,NN\n", columns)
+          for columns in ((None, "tag"), (0, 1), ("word", 1))),
+        ("a.csv", "id,word,tag\n1,in,O\n2,Ulm,LOC\n", "word\nAnna\n", (1, 2)),
+        ("a.conll", "word pos ner\nin IN O\nUlm NN LOC\n", "word pos\nAnna NN\n", ()),
+        *(("a.jsonl", OBJECTS, '{"tokens": ["Anna"], "pos": ["NN"]}\n', columns)
+          for columns in ((), ("tokens", "ner_tags"))),
+    ],
+)  # fmt: skip
+def test_a_test_file_without_the_column_of_labels(
+    name, train, test, columns, written, tmp_path, capsys
+):
+    written(train, name.replace("a", "train", 1)), written(test, name.replace("a", "test", 1))
+    columns = Columns(*columns)
+    data = ner.NerData(task(None, 8, ("LOC", "O")), str(tmp_path), "", "", columns=columns)
+    found, _ = data.read("test")
+    assert words_of(found) == [["Anna"]] and not found.has_labels
+    assert not capsys.readouterr().out
+    rest = "NN\t" if "NN" in test and "json" not in name else ""
+    assert word_files.with_labels(found, ["LOC"]).strip() == f"Anna\t{rest}LOC"
+
+
+def test_the_same_columns_in_another_order(written, tmp_path):
+    written("word pos tag\nin IN O\nUlm NN LOC\n"), written("word tag pos\nx O IN\n", "dev.conll")
+    found, _ = ner.NerData(task(None, 8, ("LOC", "O")), str(tmp_path), "", "").read("dev")
+    assert found.labels == ["O"]
+
+
 def test_two_columns_with_the_name_of_the_labels(tmp_path):
     path = tmp_path / "train.csv"
     path.write_text("word,tag,tag\nAnna,x,B\nin,y,O\n")
@@ -575,10 +632,10 @@ def test_what_holds_no_words(name, content, columns, message, written):
         word_files.read(path, columns=Columns(*columns))
 
 
-@pytest.mark.parametrize("line", ["The/DT dog/NN 1/2/CD ./.", "The|DT dog|NN .|."])
+@pytest.mark.parametrize("line", ["The/DT dog/NN 1/2/CD ./.", "The_DT dog_NN ._."])
 def test_a_sentence_on_each_line(written, tmp_path, line):
-    path = written(f"{line}\n{line[:3]}{line[3:]}\nDogs{line[3]}NNS\n", "train.txt")
-    with refuses(path, line.split()[0]):
+    path = written(f"{line}\n{line[:6]}\nDogs{line[3]}NNS run{line[3]}VBP\n", "train.txt")
+    with refuses(f"{path}, line 1 ... 1 to {len(line.split())} columns"):
         find_labels(str(tmp_path))
 
 
