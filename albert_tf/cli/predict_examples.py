@@ -600,10 +600,11 @@ def example_of(example, model, place):
     for name in model.may_be_empty:  # null is no text, as in a training
         if name in example and example[name] is None:
             example[name] = ""
-    if model.is_of_words and "text" not in example:
-        key = next((key for key in _WORD_LISTS if isinstance(example.get(key), list)), None)
-        if key:  # perhaps with labels, as in the training
-            left_out = {key, *model.outputs}
+    for key in _WORD_LISTS if model.is_of_words else ():
+        # Words come before their text, as in the training, and perhaps with labels.
+        is_list = isinstance(example.get(key), list) and dict not in map(type, example[key])
+        if is_list and not isinstance(example.get("text"), list):
+            left_out = {key, "text", *model.outputs}
             others = {name: value for name, value in example.items() if name not in left_out}
             example = {"text": example[key]} | others
     if model.is_of_words and isinstance(example.get("text"), list):  # a number is a word too

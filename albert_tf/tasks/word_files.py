@@ -30,6 +30,7 @@ _DIVIDES = re.compile(
 _NUMBERED = re.compile(r"(sent(ence)?|doc(ument)?)\W+\d+", re.IGNORECASE)
 _ALIKE = 0.9  # of the lines of a file of words: those with as many columns
 _LONG = 13  # letters; few words have as many, and few texts of languages without spaces have less
+_NO_LABELS = {"_", "-100", *label_lists.STAND_INS, *label_lists.MISSING}  # in all lines of a test
 _FEW = 20  # words, too few to tell a label from a name
 _MANY = 200  # words of a sentence, which is probably several
 _PART = re.compile(r"[^\s,]+")  # of several words or labels in a cell
@@ -160,7 +161,7 @@ def read(path, labels=(), needs_labels=True, columns=RECOGNISED, form=UNKNOWN):
     sentences = read_words(path, columns, labels, form)
     _check_words(sentences, columns, labels)
     found = {*sentences.labels}
-    has_none = not needs_labels and len(found) == 1 and found <= {"", "_", "-"} - {*labels}
+    has_none = not needs_labels and len(found) == 1 and found <= _NO_LABELS - {*labels}
     last = -1 if columns.label is None else columns.label
     are_known = tag_schemes.are_of_spans(found) or (last != -1 and not found.isdisjoint(labels))
     if not (needs_labels or are_known or are_words(sentences, columns.word, last, labels)):
@@ -350,7 +351,7 @@ def _of_objects(table, columns, known):
     if missing or not names[0]:
         raise UserError(
             f"{table.path}: no key {missing[0] if missing else WORD_NAMES[0]!r} has a list; there "
-            f"are {', '.join(table.header)}: give --text_column and --label_column, of lists"
+            f"are {', '.join(header)}: give --text_column and --label_column of lists, or use CoNLL"
         )
     for row in table.rows:
         cells = [row.cells[table.header.index(name)] for name in names if name]
@@ -427,7 +428,7 @@ def _divided(path, rows, columns):
     for number, cells in rows:
         now = [cells[n] if cells and n < len(cells) else "" for n in columns]
         now = tuple(new or old for new, old in itertools.zip_longest(now, last, fillvalue=""))
-        if any(last) and now != last:
+        if last and now != last:
             starts.append(now)
             yield number, False
         last = now
@@ -536,7 +537,7 @@ def _of_index(groups):
 def are_words(found, given, label, labels):
     """Whether the lines of a file of an unknown kind are words, and not texts.
 
-    Its name or its first lines may tell. Otherwise, nearly all lines of words have as many columns,
+    Its name or its first line may tell. Otherwise, nearly all lines of words have as many columns,
     and these have labels, or most cells are short and have no space. If spaces separate the
     columns, texts may have as many words by chance: then groups of lines between blank ones show
     that they are no texts, or the number of a column that is given. These also allow words with
@@ -548,8 +549,7 @@ def are_words(found, given, label, labels):
         label: str or int, the column of the labels in the training, -1 for the last; or None.
         labels: sequence of str, those of the model.
     """
-    is_named = found.header or found.path.endswith(OF_WORDS_ALONE)
-    if is_named or DOCUMENT_START in "".join(found.lines[:9]):
+    if found.header or found.path.endswith(OF_WORDS_ALONE) or DOCUMENT_START in found.lines[0]:
         return True
     rows, width = found.rows, found.form.width
     alike = [row for row in rows if len(row) == width]

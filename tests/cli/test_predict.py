@@ -425,6 +425,8 @@ ASKED = {"question": "Who?", "context": "It."}, {"id": "7"}
           for options in ("xy", "xyz")]),
         ('{"tokens": ["Anna", "lives"], "id": 7}\n{"words": ["a"]}\n{"text": ["b"]}', WORDS,
          [({"text": ["Anna", "lives"]}, {"id": 7}), ({"text": ["a"]}, {}), ({"text": ["b"]}, {})]),
+        ('{"text": "a.", "tokens": ["a", "."]}\n{"text": "a b", "tokens": [{"id": 0}]}', WORDS,
+         [({"text": ["a", "."]}, {}), ({"text": "a b"}, {"tokens": [{"id": 0}]})]),
         ('{"tokens": ["Anna", 5]}\n{"tokens": []}', WORDS,
          [({"text": ["Anna", "5"]}, {}), ({"text": []}, {})]),
         # Some lines have the keys of the training, and others are texts.
