@@ -30,7 +30,7 @@ _DIVIDES = re.compile(
 _NUMBERED = re.compile(r"(sent(ence)?|doc(ument)?)\W+\d+", re.IGNORECASE)
 _ALIKE = 0.9  # of the lines of a file of words: those with as many columns
 _LONG = 13  # letters; few words have as many, and few texts of languages without spaces have less
-_NO_LABELS = {"_", "-100", *label_lists.STAND_INS, *label_lists.MISSING}  # in all lines of a test
+_NO_LABELS = {"", "_", "-1", "-100"}  # in all lines of a test file
 _FEW = 20  # words, too few to tell a label from a name
 _MANY = 200  # words of a sentence, which is probably several
 _PART = re.compile(r"[^\s,]+")  # of several words or labels in a cell
@@ -161,7 +161,8 @@ def read(path, labels=(), needs_labels=True, columns=RECOGNISED, form=UNKNOWN):
     sentences = read_words(path, columns, labels, form)
     _check_words(sentences, columns, labels)
     found = {*sentences.labels}
-    has_none = not needs_labels and len(found) == 1 and found <= _NO_LABELS - {*labels}
+    are_missing = found <= _NO_LABELS or any(map(label_lists.is_missing, found))
+    has_none = not needs_labels and len(found) == 1 and are_missing and not found <= {*labels}
     last = -1 if columns.label is None else columns.label
     are_known = tag_schemes.are_of_spans(found) or (last != -1 and not found.isdisjoint(labels))
     if not (needs_labels or are_known or are_words(sentences, columns.word, last, labels)):
