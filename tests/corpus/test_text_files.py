@@ -150,6 +150,7 @@ def test_json_lines(tmp_path, splits):
         ('{"text": ["a", 1]}', "['a', 1] ... 'text' ... --text_key"),
         ('[{"text": "a"}]', "'text' ... one object ... jq"),
         ("{", "--input_format=jsonl ... jq -c ."),
+        ('{"text": [{"t": "a"}]}', "--text_key=text"),
     ],
 )
 def test_json_without_the_text_names_the_line(tmp_path, splits, line, message):
@@ -199,7 +200,7 @@ def test_languages(tmp_path, splits):
         ("ja", "「すごい！」|と言った。|次。"),
         ("ka", '"ეს არის".|და'),
         ("el", "Πού είσαι;|Εδώ; ναι."),
-        ("bo", "བོད།|ཡིག།"),
+        ("bo", "བོད། །|ཡིག།"),
         ("vi", "Ông có 3.5 đồng.|J. K. Rowling đến!"),
         ("zh", "“很好。”|好 3.5 吗？！|好。。"),
     ],
