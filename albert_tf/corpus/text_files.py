@@ -49,8 +49,9 @@ _CODES = {  # other codes of ISO 639 -> those that sentence-splitter has
     for code in codes.split()
 }  # fmt: skip
 _GREEK_QUESTION = re.compile("([Ͱ-Ͽἀ-῿][;\u037e][\"'”’»)]*)(?=\\s+[\"'“«(]*[Ά-Ϋ])")
+_MARKS = "։؟۔।॥။።፧፨។៕᠃།༎᱾᱿꯫꧉܀׃。！？｡"
 _ENDS = re.compile(
-    r"([։؟۔।॥။።፧፨។៕᠃།༎᱾᱿꯫꧉܀׃。！？｡][։؟۔।॥။።፧፨។៕᠃།༎᱾᱿꯫꧉܀׃。！？｡.!?…]*[\"'”’»)\]）」』】》]*"
+    rf"([{_MARKS}][{_MARKS}.!?…]*(?: *[།༎])*[\"'”’»)\]）」』】》]*"
     r"|[.!?…][\"'”’“»)\]]*\s+(?=[\"'“„«(\[]*[ა-ჰ]))"
 )
 
@@ -318,7 +319,7 @@ def _texts_of_json(numbered, chunk, skipped):
 def _values_of(value, key):
     """Yields what a JSON value has under a key, "a.b" for b in the object a; goes through lists."""
     if isinstance(value, list):
-        is_of_parts = key is None and any(isinstance(part, dict) for part in value)
+        is_of_parts = not key and any(isinstance(x, dict) and "text" in x for x in value)
         for each in [_whole(value)] if is_of_parts else value:
             yield from _values_of(each, key)
     elif key is None:
