@@ -10,24 +10,27 @@ import reprlib
 import string
 
 from albert_tf.errors import UserError, about
-from albert_tf.tasks import label_lists, tables
+from albert_tf.tasks import column_roles, label_lists, tables
 
 LETTERS = string.ascii_uppercase
-# What a column holds -> names that it may have, in small letters, by precedence. Options may have a
-# column each: `option_columns`.
+_ANSWERS = ("answer", "answer key", "label", "gold label", "correct answer", "correct option",
+            "correct", "cop", "ans", "target")  # fmt: skip
+_NUMBERS = ("id", "idx", "index", "num")  # an answer may be the number of an option
+# What a column holds -> names that it may have, by precedence. Options may have a column each:
+# `option_columns`.
 ROLES = {
-    "id": ("id",),
+    "id": ("id", "example_id", "qid", "question_id", "id_string", "idx"),
     "passage": ("article", "context", "passage", "paragraph", "premise", "story", "text",
                 "document", "dialogue", "support", "background", "flores_passage", "sent1"),
-    "question": ("question", "question_stem", "question.stem", "prompt", "query", "sentence",
-                 "goal", "ctx", "sent2", "questions"),
+    "question": ("question", "question_text", "question_stem", "prompt", "query", "sentence",
+                 "goal", "qtext", "ctx", "sent2", "questions"),
     "options": ("options", "choices", "choices.text", "options.text", "question.choices",
                 "endings", "answer_options", "answers", "choice"),
     "option": (),
     "wrong options": ("incorrect_answers", "wrong_answers", "distractors"),
     "names of options": ("choices.label", "options.label"),
-    "answer": ("answer", "answerkey", "label", "gold_label", "correct_answer", "correct_option",
-               "correct", "correct_answer_id", "correct_answer_num", "cop", "answers", "choice"),
+    "answer": (*_ANSWERS, *(f"{answer} {number}" for answer in _ANSWERS for number in _NUMBERS),
+               "answers", "choice"),
 }  # fmt: skip
 # Columns with an option each: option 1, ...; choice_a, ...; ending0, ...; A, B, ...; options.A, ...
 _OPTION = (
@@ -74,9 +77,14 @@ def option_columns(header, pattern=_OPTION):
 
 def _roles_of(table):
     """The columns of a table that are read: dict from `ROLES` to lists of names, by precedence."""
-    known = {name.lower().replace(" ", "_"): name for name in table.header}
-    known |= {name: name for name in table.header}
-    held = {role: [[known[n]] for n in names if n in known] for role, names in ROLES.items()}
+    known = column_roles.named(table.header, ROLES)
+    held, rows = {role: [[n] for n in names] for role, names in known.items()}, cells_of(table)
+    # Another id than `id` may be that of a passage, which has several questions.
+    held["id"] = [
+        names
+        for names in held["id"]
+        if names[0].lower() == "id" or len({row.get(names[0]) for row in rows}) == len(rows)
+    ]
     held["option"] = [[*option_columns(table.header)]]
     held["wrong options"].append([*option_columns(table.header, _WRONG)])
     # Names of options that are also those of answers: they are answers if others hold the options.
@@ -84,39 +92,22 @@ def _roles_of(table):
     others = [names for names in held["options"] if names not in both]
     key = "options" if any(others + held["option"] + held["wrong options"]) else "answer"
     held[key] = [names for names in held[key] if names not in both]
-    rows = cells_of(table)
-    used = _filled(rows, held["question"]) or [*itertools.chain(*held["question"][:1])]
+    used = column_roles.filled(rows, held["question"]) or [*itertools.chain(*held["question"][:1])]
     # Next to a question, columns such as ctx and prompt hold the passage.
     held["passage"] += [names for names in held["question"] if names[0] not in used]
     held["question"] = [[*used]]
-    used += _filled(rows, held["passage"], are_texts=True)
+    used += column_roles.filled(rows, held["passage"], are_texts=True)
     # A column in which some answers are missing comes after one that has them.
     held["answer"].sort(key=lambda names: sum(not row.get(names[0]) for row in rows))
-    used += _filled(rows, held["options"] + held["option"] + held["wrong options"])
+    used += column_roles.filled(rows, held["options"] + held["option"] + held["wrong options"])
     for role in ("id", "names of options", "answer"):
-        used += _filled(rows, held[role])
+        used += column_roles.filled(rows, held[role])
     return {role: [n for n in itertools.chain(*names) if n in used] for role, names in held.items()}
 
 
 def cells_of(table):
     """The cells of each row: list of dicts from name to str."""
     return [dict(zip(table.header, map(str.strip, r.cells), strict=False)) for r in table.rows]
-
-
-def _filled(rows, groups, are_texts=False):
-    """The names of the first group of columns that has content, and of others that complete it.
-
-    Others complete it if no row has both, as of two tables that were joined, and if their cells are
-    texts where that matters: `document` may be the name of a file.
-    """
-    used, done = [], set()
-    for names in groups:
-        joined = ["".join(row.get(name, "") for name in names) for row in rows]
-        cells = {number: cell for number, cell in enumerate(joined) if cell}
-        is_next = not used or not are_texts or all(" " in cell for cell in cells.values())
-        if cells and is_next and done.isdisjoint(cells):
-            used, done = [*used, *names], done | {*cells}
-    return used
 
 
 def open_table(path):
@@ -295,7 +286,7 @@ def _reading(answer, options, names):
 
 def _key(text):
     """What is compared of the name of an option."""
-    return tables.whole(text) or re.sub(r"[\W_]+", "", text).casefold() or text
+    return tables.whole(text) or column_roles.plain(text) or text
 
 
 def _place(items, *wanted):

@@ -127,7 +127,8 @@ def read_examples(data_dir, split, tokenizer, levels=LEVELS, most_options=MOST_O
     for level, path in paths:
         for place, passage in _passages(path, like=like):
             if not level and split != "test" and "answers" not in passage:
-                raise UserError(f"{place}: there is no answer in a column answer or label")
+                columns = question_tables.described(path)
+                raise UserError(f"{place} has no answer: name its column answer. {columns}")
             examples += read_passage(
                 passage, place, tokenizer.normalize, level, split != "test", most_options
             )
@@ -324,9 +325,11 @@ class RaceTask(base.Task):
             if example.context not in encoded:  # one for all questions of a passage
                 encoded[example.context] = tokenizer.encode_ids(example.context, is_normalized=True)
             context = encoded[example.context]
-            for text in (*example.endings, *[""] * (self.choices - len(example.endings))):
+            none = [""] * (self.choices - len(example.endings))
+            for number, text in enumerate((*example.endings, *none)):
                 ending = tokenizer.encode_ids(text, is_normalized=True)
-                lengths.append(len(context) + len(ending) + NUM_SPECIALS)
+                if number < len(example.endings):
+                    lengths.append(len(context) + len(ending) + NUM_SPECIALS)
                 ending = ending[-self.max_qa_length :]
                 contexts.append(context[: length - NUM_SPECIALS - len(ending)])
                 endings.append(ending)

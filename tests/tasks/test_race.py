@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import collections
 import contextlib
 import json
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 from albert_tf.checkpoints import run_directory
 from albert_tf.config import AlbertConfig
 from albert_tf.records import schemas
-from albert_tf.tasks import question_tables, race
+from albert_tf.tasks import data_report, question_tables, race
 from albert_tf.tasks.base import TextInput
 from albert_tf.tasks.race import Example
 from albert_tf.text.tokenization import FullTokenizer
@@ -174,6 +175,11 @@ WHO, XY = {"question": "Who?"}, ["x", "y"]
         WHO | {"A": "x", "B": "y", "answers": ["B"]},
         WHO | {"mc_answer1": "x", "mc_answer2": "y", "correct_answer_num": "2"},
         WHO | {"answer_options": {"A": "x", "B": "y"}, "correct_answer_id": "B"},
+        *(WHO | {"Opt1": "x", "Opt2": "y", name: "B"}
+          for name in ("correctAnswer", "Ans", "target", "AnswerKey")),
+        *(WHO | {"options": XY, name: 2, "label": ""}
+          for name in ("answer_idx", "correct_index", "correctAnswerIndex")),
+        *({name: "Who?", "options": XY, "answer": "B"} for name in ("qtext", "Question Text")),
         WHO | {"Answer": "A", "answer": "B", "A": "x", "B": "y"},
         WHO | {"opa": "x", "opb": "y", "cop": 2},
         WHO | {"options": "('x', 'y')", "answer": "['y']"},
@@ -310,6 +316,7 @@ def test_lines_of_race(tokenizer, tmp_path):
         # Names of columns.
         ("train", ["asked;A;B;answer", "Who?;x;y;A"], "train.csv ... question ... asked"),
         ("train", ["question;A;B", "Who?;x;y"], "train.csv, line 2 ... answer"),
+        ("train", ["question;A;B;c1", "Who?;x;y;A"], "train.csv, line 2 ... answer ... c1"),
         ("train", ["question;0;1;answer", "Who?;x;y;A"], "train.csv ... option 1 ... options"),
         ("train", ["question;first;second;answer", "Who?;x;y;A"], "train.csv ... option 1"),
         ("train", [ABC, "Who?;x;y;z;A"], "--middle_only"),  # tables have no levels
@@ -350,6 +357,25 @@ def test_records_of_other_levels_or_lengths_are_others(tokenizer):
 def data_in(folder, tokenizer):
     two = race.RaceTask(TextInput(tokenizer, 32, SIZES), 8, choices=2)
     return race.RaceData(two, str(folder), "out", "out")
+
+
+@pytest.mark.parametrize(("name", "second", "ids"), [
+    ("example_id", "b", ["a", "b"]), ("qID", "b", ["a", "b"]), ("example_id", "a", ["0", "1"]),
+    ("id", "a", ["a", "a"]),
+])  # fmt: skip
+def test_ids_of_tables(name, second, ids, tokenizer, tmp_path):
+    rows = [WHO | {"options": XY, "answer": "A", name: each} for each in ("a", second)]
+    (tmp_path / "train.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    found = race.read_examples(str(tmp_path), "train", tokenizer)
+    assert [example.passage_id for example in found] == ids
+
+
+def test_options_that_do_not_exist_have_no_lengths(tokenizer):
+    counts, one = collections.Counter(), Example("1", 1, "", "it", ("a", "b"), 0)
+    race.RaceTask(TextInput(tokenizer, 32, SIZES), 8, choices=4).features([one], counts)
+    lengths = collections.Counter()
+    data_report.add_lengths(lengths, [len(tokenizer.tokenize("it a")) + 3] * 2)
+    assert counts == lengths
 
 
 def test_the_roles_of_columns_are_shown(tokenizer, tmp_path):

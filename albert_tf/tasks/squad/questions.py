@@ -3,30 +3,42 @@
 
 import collections
 import dataclasses
+import itertools
 import random
 import re
 import reprlib
 import unicodedata
 
 from albert_tf.errors import UserError, about
-from albert_tf.tasks import json_file, label_lists, tables
+from albert_tf.tasks import column_roles, json_file, label_lists, tables
+from albert_tf.tasks.column_roles import EMPTY
 
 _FORM = "`data` of SQuAD holds `paragraphs`; rows of JSON, CSV or TSV need `context` and `question`"
 _KEYS = {"question", "paragraphs", "qas"}  # of a row of a file
 _SHORT_PARAGRAPH = 200  # characters; no question of SQuAD without a question mark is longer
-_NAMES = {  # of SQuAD -> names that may stand for it, in small letters; the first that is filled
-    "id": ("id", "query_id", "qid", "question_id", "_id"),
+_PLACES = {
+    "answer_start": (
+        "answer_start",
+        "answers.answer_start",
+        "answer.answer_start",
+        "answer_begin_position",
+        "answer_starts",
+        "start_char",
+    ),
+    "start": ("start", "offset", "start_index"),  # of characters, or perhaps of tokens
+}
+_ROLES = {  # names of SQuAD -> names that may stand for them, by precedence
+    "id": ("id", "query_id", "qid", "question_id", "example_id"),
     "context": ("context", "context_text", "passage", "paragraph", "text", "document", "article"),
     "question": ("question", "query_text", "question_text", "query"),
-    "answers": ("answers", "answer", "answer_text", "answers.text", "answer.text"),
-    "text": ("text", "answer", "answer_text"),
-    "answer_start": ("answer_start", "answers.answer_start", "answer.answer_start",
-                     "answer_begin_position", "answer_starts", "start_char"),
-    "start": ("start", "offset"),  # of characters, or perhaps of tokens
+    "answers": ("answers", "answer", "answer_text", "answers.text", "answer.text", "text"),
+    **_PLACES,
+    **{name: (name,) for name in ("is_impossible", "paragraphs", "qas", "detected_answers")},
 }  # fmt: skip
-_OF_ANSWERS = ("text", "answer_start", "start")
+_OF_ANSWER = {"text": ("text", "answer", "answer_text"), **_PLACES}
 # The text of a list or dict, as in CSV. An answer may be [1].
 _WRITTEN = re.compile(r"""\[\s*(["'{]|array|\]$)|\{\s*["'](text|answer)""")
+_NO_ANSWER = {"no answer", "unanswerable", "{}"}
 _TRUTHS = {"true": True, "1": True, "1.0": True, "yes": True}
 _TRUTHS |= {"false": False, "0": False, "0.0": False, "no": False}
 # A letter next to a word belongs to it; Thai, Chinese, Korean and others have no space between.
@@ -48,6 +60,7 @@ class SquadExample:
             is not there; or None.
         is_impossible: bool, whether training has no answer to learn; False for prediction.
         places: int, where the answer to train on may be, if the file does not say where; or 0.
+        absent: str, why it is taken to have no answer, unless that is written; or "".
     """
 
     qas_id: str
@@ -58,6 +71,7 @@ class SquadExample:
     start_position: int | None = None
     is_impossible: bool = False
     places: int = 0
+    absent: str = ""
 
     @property
     def is_lost(self):
@@ -95,7 +109,8 @@ def entries(path, with_context=True):
 
     The `answers` of a qa, if it has some, are a list of dicts with `text`, `answer_start` and
     `start`, which is empty if none has a text. A question with empty answers is impossible if
-    others have some; one that does not speak of answers is unlabelled.
+    others have some. `absent` says why, unless they are given and empty. `others` has the values of
+    keys that are not used.
 
     Args:
         path: str.
@@ -105,30 +120,30 @@ def entries(path, with_context=True):
         UserError: the file cannot be read or is not a SQuAD file, a context is empty, or two
             questions have the same id.
     """
-    found, rows = [*_questions(path, with_context)], {}
+    found, by_id = [*_questions(path, with_context)], {}
     ids = [_id_of(qa, where) for where, _, qa in found]
     given = {*ids}
     for number, (_, context, qa) in enumerate(found):
         qas_id = ids[number] or f"{'#' * (str(number) in given)}{number}"
-        if qas_id in rows:
+        if qas_id in by_id:
             raise UserError(f"{path}: two questions have the id {qas_id!r}; rename one")
         where = f"{path}, question {' '.join(qas_id.split())}"
-        rows[qas_id] = where, context, _normal(qa, where) | {"id": qas_id}
-    are_labelled = any(qa.get("answers") for *_, qa in rows.values())
-    for where, context, qa in rows.values():
-        is_said = qa.get("is_impossible") or (are_labelled and "answers" in qa)
-        if is_said and not qa.get("answers"):
-            qa = {"is_impossible": True} | qa | {"answers": []}
+        by_id[qas_id] = where, context, _normal(qa, context, where) | {"id": qas_id}
+    are_labelled = any(qa.get("answers") for *_, qa in by_id.values())
+    for where, context, qa in by_id.values():
+        is_said = qa.get("is_impossible")
+        if (is_said or are_labelled) and not qa.get("answers"):
+            absent = {} if is_said or "answers" in qa else {"absent": "it has no key answers"}
+            qa = absent | {"is_impossible": True} | qa | {"answers": []}
         yield where, context, qa
 
 
 def _questions(path, with_context):
     """Yields (where, context or None, renamed question) for every question."""
-    field = json_file.field
-    for a, row in enumerate(_rows(path)):
+    field, found = json_file.field, rows(path)
+    for a, (row, article) in enumerate(zip(found, renamed(found, path), strict=True)):
         where = f"{path}, row {a}"
-        article = _renamed(row, where)
-        if article.keys() == {"header"}:  # of MRQA
+        if row.keys() == {"header"}:  # of MRQA
             continue
         has_questions = not {"paragraphs", "qas"}.isdisjoint(article)
         if {"context", "question"} <= article.keys() and not has_questions:
@@ -137,66 +152,94 @@ def _questions(path, with_context):
         if not has_questions:
             raise UserError(f"{where} has {reprlib.repr([*row])[1:-1] or 'no keys'}: {_FORM}")
         paragraphs = [article] if "qas" in article else field(article, "paragraphs", list, where)
-        for p, paragraph in enumerate(paragraphs):
+        place = f"{path}, article {a}"
+        for p, paragraph in enumerate(
+            paragraphs if "qas" in article else renamed(paragraphs, place)
+        ):
             place = f"{path}, article {a}, paragraph {p}"
-            paragraph = _renamed(paragraph, place)
             context = _context(paragraph, place, with_context)
-            for qa in field(paragraph, "qas", list, place):
-                yield place, context, _renamed(qa, place)
+            for qa in renamed(field(paragraph, "qas", list, place), place):
+                yield place, context, qa
 
 
-def _rows(path):
-    """Yields the rows of a file as dicts."""
+def rows(path):
+    """The rows of a file as they are written: list of dicts. Errors are as of `entries`."""
     if path.endswith((".csv", ".tsv")):
         table = tables.open_table(path, ["question"], has_header=True).take([0])
-        yield from (dict(zip(table.header, row.cells, strict=False)) for row in table.rows)
-    else:
-        content = json_file.content(path, f"is not named .csv or .tsv; {_FORM}")
-        yield from (row for _, row in tables.objects(content, path, _KEYS) if row is not None)
+        return [dict(zip(table.header, row.cells, strict=False)) for row in table.rows]
+    content = json_file.content(path, f"is not named .csv or .tsv; {_FORM}")
+    return [row for _, row in tables.objects(content, path, _KEYS) if row is not None]
 
 
 def _context(paragraph, where, is_needed):
     if not is_needed:
-        return None
+        context = paragraph.get("context")
+        return context if isinstance(context, str) else None
     context = json_file.field(paragraph, "context", str, where)
     if not context.strip():
         raise UserError(f"{where}: the context is empty; remove the paragraph")
     return context
 
 
-def _renamed(found, where):
-    """A JSON object with the names of SQuAD next to its own."""
-    if not isinstance(found, dict):
-        raise UserError(f"{where}: a JSON object is needed. Received: {reprlib.repr(found)}")
-    known = {name.strip().lower().replace(" ", "_"): value for name, value in found.items()}
-    roles = {role: [known[n] for n in names if n in known] for role, names in _NAMES.items()}
-    return known | {
-        role: next((value for value in values if value not in (None, "")), values[0])
-        for role, values in roles.items()
-        if values
-    }
+def renamed(found, where, usual=_ROLES):
+    """JSON objects with the names of SQuAD: list of dicts; `others` has what is not used of each.
+
+    Args:
+        found: list of JSON values.
+        where: str, for messages.
+        usual: dict, as of `column_roles.used`.
+
+    Raises:
+        UserError: a value is no object.
+    """
+    other = [each for each in found if not isinstance(each, dict)]
+    if other:
+        raise UserError(f"{where}: a JSON object is needed. Received: {reprlib.repr(other[0])}")
+    roles, result = column_roles.used(found, usual), []
+    taken = {*itertools.chain(*roles.values())}
+    for row in found:
+        others = {name: value for name, value in row.items() if name not in taken}
+        values = {role: [row[n] for n in names if n in row] for role, names in roles.items()}
+        result.append({role: _first(each) for role, each in values.items() if each})
+        result[-1]["others"] = others
+    return result
 
 
-def _normal(qa, where):
+def _first(values):
+    """The first of some values that is filled, or else the first."""
+    return next((value for value in values if value not in EMPTY), values[0])
+
+
+def _normal(qa, context, where):
     """A renamed question whose answers, if it has any, are as of `entries`, whatever their form."""
     impossible = qa.pop("is_impossible", None)
-    if impossible not in (None, ""):
+    if impossible not in EMPTY:
         qa["is_impossible"] = _TRUTHS.get(str(impossible).lower(), impossible)
         json_file.field(qa, "is_impossible", bool, where)
     is_given = "answers" in qa
     with about(where):
-        given = {name: _parsed(qa.get(name), r"\[") for name in _OF_ANSWERS}
+        given = {name: _parsed(qa.get(name), r"\[") for name in _OF_ANSWER}
         given["text"] = _parsed(qa.pop("answers", None), _WRITTEN)
-    match qa:
-        case {"detected_answers": [{"text": str(text), "char_spans": [[start, *_], *_]}, *_]}:
-            # Of MRQA.
+    match qa.get("detected_answers"):  # of MRQA
+        case [{"text": str(text), "char_spans": [[start, *_] | {"start": start}, *_]}, *_] | {
+            "text": [str(text), *_],
+            "char_spans": [{"start": [start, *_]}, *_],
+        }:
             given["text"] = [{"text": text, "answer_start": start}, given["text"] or []]
-    if given["text"] is not None:
-        answers = _answers(given, where)
-        qa["answers"] = answers if any(answer["text"].strip() for answer in answers) else []
-    elif is_given:
-        qa["answers"] = []
-    return qa
+    answers = [] if given["text"] is None else _answers(given, where)
+    answers = answers if any(answer["text"].strip() for answer in answers) else []
+    if answers and all(_stands_for_none(answer, context) for answer in answers):
+        qa["absent"], answers = repr(answers[0]["text"]), []
+    return qa | ({"answers": answers} if is_given or answers else {})
+
+
+def _stands_for_none(answer, context):
+    """Whether an answer has no place in its context, and a text such as NA, which is not there."""
+    text, start = answer["text"].strip(), tables.whole(str(answer.get("answer_start")))
+    is_none = not text or text.casefold() in _NO_ANSWER or label_lists.is_missing(text)
+    is_placed = start and start != "-1"
+    word = rf"(?<!\w){re.escape(text)}(?!\w)"
+    return is_none and not (is_placed or context is None or (text and re.search(word, context)))
 
 
 def _parsed(value, begins):
@@ -207,16 +250,16 @@ def _parsed(value, begins):
 
 
 def _answers(given, where):
-    """Answers as a list of dicts with the keys `_OF_ANSWERS`.
+    """Answers as a list of dicts with the keys `_OF_ANSWER`.
 
     Args:
         given: dict with these keys; each value may be a list, and texts may be dicts. A single
             start is that of the first text.
         where: str, for messages.
     """
-    columns = text, *_ = [given.get(name) for name in _OF_ANSWERS]
+    columns = text, *_ = [given.get(name) for name in _OF_ANSWER]
     if isinstance(text, dict):
-        inner = _renamed(text, where)
+        (inner,) = renamed([text], where, _OF_ANSWER)
         if "text" not in inner:
             raise UserError(f"{where}: an answer needs 'text'. Received: {reprlib.repr(text)}")
         return _answers(inner, where)
@@ -231,14 +274,14 @@ def _answers(given, where):
     starts = [each if {*map(str, each)} - {"None", ""} else unknown for each in starts]
     if texts and {*map(len, starts)} != {len(texts)}:
         raise UserError(f"{where}: `answers` has {len(texts)} texts and other answer_start")
-    rows = [dict(zip(_OF_ANSWERS, row, strict=True)) for row in zip(texts, *starts, strict=False)]
+    rows = [dict(zip(_OF_ANSWER, row, strict=True)) for row in zip(texts, *starts, strict=False)]
     return [answer for row in rows for answer in _answers(row, where)]
 
 
 def _id_of(qa, where):
     """The id of a question: str, or None if it has none."""
     found = qa.get("id")
-    if found in (None, ""):
+    if found in EMPTY:
         return None
     if isinstance(found, int | float) and not isinstance(found, bool) and found % 1 == 0:
         return str(int(found))
@@ -269,9 +312,16 @@ def read_examples(path, training):
     for where, context, qa in entries(path):
         is_stated |= qa.get("is_impossible") is True
         question = json_file.field(qa, "question", str, where)
-        answers = answer_texts(qa, where) if "answers" in qa or training else None
+        if training and "answers" not in qa:
+            others = reprlib.repr([*qa["others"]])[1:-1] or "none"
+            raise UserError(
+                f"{where} has no answer: name its key or column answers or answer. Keys that are "
+                f"not used: {others}"
+            )
+        answers = answer_texts(qa, where) if "answers" in qa else None
         taught = _answer_to_learn(qa, answers, context, where) if training else ()
-        examples.append(SquadExample(qa["id"], question, context, answers, *taught))
+        given = qa["id"], question, context, answers, *taught
+        examples.append(SquadExample(*given, absent=qa.get("absent", "")))
     if not examples:
         raise UserError(f"{path} holds no question")
     if not (training or is_stated or any(example.answers for example in examples)):
@@ -331,7 +381,7 @@ def oddities(examples):
     """Counts of what is odd in questions, which are still used, as in the original: Counter.
 
     `first` is the id of the first question whose answer is astray, `first_lost` of the first one
-    whose answer is not in its context.
+    whose answer is not in its context; `first_absent` says why the first one has none.
 
     Args:
         examples: list of SquadExample.
@@ -348,8 +398,15 @@ def oddities(examples):
         counts["ambiguous"] += example.places > 1
         counts["astray"] += is_astray
         counts["lost"] += example.is_lost
+        counts["absent"] += bool(example.absent)
+        golds = [gold for gold in example.answers or () if answer is None and gold.strip()]
+        if golds and not any(gold in text or _in(text, gold) for gold in golds):
+            counts["unreachable"] += 1
+            counts.setdefault("first_unreachable", example.qas_id)
         if is_astray or example.is_lost:
             counts.setdefault("first_lost" if example.is_lost else "first", example.qas_id)
+        if example.absent:
+            counts.setdefault("first_absent", f"{example.qas_id}: {example.absent}")
         counts["elsewhere"] += is_astray and answer in text
     return counts
 
@@ -363,8 +420,8 @@ def _answer_to_learn(qa, answers, context, where):
             f"{where}: 0 answers: give one to learn, or is_impossible if the context has none"
         )
     answer = next(each for each in qa["answers"] if each["text"].strip())
-    text, start, other = (answer.get(name) for name in _OF_ANSWERS)
-    if start in (None, ""):
+    text, start, other = (answer.get(name) for name in _OF_ANSWER)
+    if start in EMPTY or label_lists.is_missing(str(start)):
         start = int(tables.whole(str(other)) or -1)
         start = start if context.startswith(text, max(start, 0)) else -1
     else:
@@ -372,9 +429,14 @@ def _answer_to_learn(qa, answers, context, where):
         start = int(whole) if whole else json_file.field(answer, "answer_start", int, where)
     if 0 <= start <= len(context) - len(text):
         return text, start, False, 0
-    places = _places(context, text) or _places([*map(_folded, context)], _folded(text))
+    places = _in(context, text)
     start, end = places[0] if places else (-1, -1)
     return context[start:end] or text, start, False, len(places)
+
+
+def _in(context, text):
+    """Where a text stands in a context, as of `_places`; case and width differ if they must."""
+    return _places(context, text) or _places([*map(_folded, context)], _folded(text))
 
 
 def _folded(text):

@@ -335,6 +335,8 @@ class SquadData(base.DataSet):
 
     notes: ClassVar[dict] = {
         "silent": "{} questions have no text",
+        "absent": "{0} questions are taken to have no answer (the first is question "
+        "{1[first_absent]})",
         "several": "{} questions have several answers: training takes the first one",
         "searched": "{0} questions have no answer_start in the context: training takes the first "
         "place of the answer's text there, where it is a whole word if possible; {1[ambiguous]} of "
@@ -351,6 +353,8 @@ class SquadData(base.DataSet):
         "astray": "answer_start of {0} questions does not point at the answer's text (the first is "
         "{1[first]}); {1[elsewhere]} of these answers occur elsewhere in their context. Training "
         "takes the characters at answer_start: correct the file",
+        "unreachable": "{0} questions only have answers that are not in their context (the first "
+        "is {1[first_unreachable]}): predictions for them count as wrong. Correct the file",
         "lost": "{0} answers are not in their context (the first is of question {1[first_lost]}): "
         "these questions are left out of the training. Correct the file",
     }

@@ -83,9 +83,11 @@ def test_prediction_needs_no_answers_but_scoring_does(tmp_path):
     del bare["answers"]
     path = write(tmp_path / "new.json", [question("q1"), bare, question("q3", answers=())])
     found = squad_questions.read_examples(path, training=False)
-    assert [example.answers for example in found] == [("ideas",), None, ()]
+    assert [example.answers for example in found] == [("ideas",), (), ()]
+    counts = squad_questions.oddities(found)
+    assert "q2" in counts.pop("first_absent") and +counts == {"absent": 1}
     counts = [squad_questions.count_unlabelled(found, version_2) for version_2 in (False, True)]
-    assert counts == [2, 1]  # q2 and q3; q2
+    assert counts == [2, 0]
     path = write(tmp_path / "test.json", [question("q1", answers=()), question("q2", answers=())])
     found = squad_questions.read_examples(path, training=False)  # as test files have them
     assert squad_questions.count_unlabelled(found, True) == 2
@@ -153,7 +155,7 @@ def test_what_is_no_squad_file_is_an_error(tmp_path, name, content, message):
         ({**question(), "id": True}, "0 ... 'id' ... True"),
         (question(is_impossible=2), "q1 ... 'is_impossible' ... 2"),
         (question(is_impossible="maybe"), "q1 ... 'is_impossible' ... 'maybe'"),
-        ({"id": "q1", "question": "?"}, "q1 ... 'answers'"),
+        ({"id": "q1", "question": "?", "reply": "a"}, "q1 ... answers ... 'reply'"),
         ({"id": "q1", "question": "?", "answers": 5}, "q1 ... '5'"),
     ],
 )
@@ -178,7 +180,8 @@ def test_what_is_odd_and_used_is_counted(tmp_path):
     assert counts.pop("first") == "moved"
     assert +counts == {"silent": 1, "astray": 2, "elsewhere": 1}
     assert not +squad_questions.oddities(examples[:1])
-    assert not +squad_questions.oddities(squad_questions.read_examples(path, training=False)[:3])
+    counts = squad_questions.oddities(squad_questions.read_examples(path, training=False))
+    assert counts.pop("first_unreachable") == "gone" and +counts == {"silent": 1, "unreachable": 1}
 
 
 def test_strange_characters_have_features(tokenizer):

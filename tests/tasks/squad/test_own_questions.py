@@ -83,6 +83,7 @@ def read(tmp_path):
         ([flat(answers="{'text': ['1902'], 'answer_start': [25]}")], ["a"]),
         ([flat(answers=OF_NUMPY)], ["a"]),
         ([flat(answers=["1902", "1902"], answer_start=25)], ["a"]),
+        ([{"context": CONTEXT, "question": "When?", "text": "1902", "answerStart": 25}], ["0"]),
         ([{"ID": 3, "Context": CONTEXT, "Question": "When?", "Answer Text": 1902.0}], ["3"]),
         ([{"passage": CONTEXT, "query": "When?", "answers.text": ["1902"]}], ["0"]),
         (nested(qa(id="1"), NO_ID), ["1", "#1"]),
@@ -147,6 +148,18 @@ def test_answers_without_text_are_none_next_to_others(read, blank):
     assert example.answers is None
 
 
+@pytest.mark.parametrize("text", ["NA", "nan", "#N/A", "None", "No answer", "{}"])
+def test_texts_that_stand_for_no_answer(read, text):
+    asked = flat(id="b", answers=text), flat(id="c", answers=None), flat(id="d")
+    del asked[2]["answers"]
+    rows = [flat(), *asked, flat(id="e", answers=text, context=f"It is {text}")]
+    examples, path = read(rows)
+    assert [each.answers for each in examples] == [("1902",), (), (), (), (text,)]
+    counts = questions.oddities(examples)
+    assert text in counts.pop("first_absent") and +counts == {"searched": 1, "absent": 2}
+    assert scores.read_gold(path)[0] == {each.qas_id: each.answers for each in examples}
+
+
 def test_answers_of_null_are_none(read):
     ((example,), _) = read(nested(qa(answers=None)), training=False)
     assert example.answers is None
@@ -209,6 +222,8 @@ def test_answers_without_a_place_are_searched(read):
         ("art is art", {"answer_start": -1}, 0, 2),
         ("art is art", {"answer_start": 8}, 0, 2),  # it does not fit in
         ("art is art", {"offset": 7}, 7, 0),
+        ("art is art", {"answerStart": 7}, 7, 0),
+        ("art is art", {"answer_start": "NA", "startIndex": 7}, 7, 0),
         ("an ART", {}, 3, 1),
         ("an \uff41rt", {}, 3, 1),
     ],
@@ -221,6 +236,20 @@ def test_the_place_of_an_answer(read, context, start, place, places):
         row = {"id": "a", "context": context, "question": "What?"} | given
         ((example,), _) = read([row])
         assert (example.start_position, example.places) == (place, places), number
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        [{"text": "art", "char_spans": [[7, 9], [0, 2]]}],
+        [{"text": "art", "char_spans": [{"start": 7, "end": 9}]}],
+        {"text": ["art"], "char_spans": [{"start": [7, 0], "end": [9, 2]}]},
+    ],
+)
+def test_the_place_of_an_answer_of_mrqa(read, found):
+    row = {"context": "art is art", "question": "What?", "detected_answers": found}
+    ((example,), _) = read([row | {"answers": ["art"]}])
+    assert (example.start_position, example.places) == (7, 0)
 
 
 # --- WordPiece ---
