@@ -363,7 +363,7 @@ def questions(path, model):
     Returns:
         list as `read` yields; None if the file has lines for `read`.
     """
-    found = _of_squad(path) if "context" in model.inputs else _with_options(path, model)
+    found = _of_squad(path, model) if "context" in model.inputs else _with_options(path, model)
     if found is None:
         return None
     print(f"{path} is read as the files of a training", file=sys.stderr)
@@ -372,17 +372,26 @@ def questions(path, model):
     return [example_of(example, model, place) for place, example in found]
 
 
-def _of_squad(path):
-    """(place, example) of each question of a JSON file with the form of SQuAD; or None."""
-    from albert_tf.corpus import unpacking
+def _of_squad(path, model):
+    """(place, example) of each question of a file that `squad.questions` reads; or None.
 
-    content = unpacking.read(path)
-    if b'"qas"' not in content or not content.lstrip().startswith((b"{", b"[")):
+    None too if `read` takes the keys as they are, or says what is wrong.
+    """
+    asked = {"question", "context"}
+    try:
+        rows = squad_questions.rows(path)
+        known = {*itertools.chain(*squad_questions.renamed(rows, path))} - {"id", "others"}
+    except UserError:
         return None
-    return [
-        (place, {"id": qa["id"], "question": qa.get("question"), "context": context})
-        for place, context, qa in squad_questions.entries(path)
-    ]
+    is_usual = known == asked <= {*itertools.chain(*rows)}
+    if is_usual or not (asked <= known or known & {"qas", "paragraphs"}):
+        return None
+    found = []
+    for place, context, qa in squad_questions.entries(path):
+        inputs = {"id": qa["id"], "question": qa.get("question"), "context": context}
+        others = {n: value for n, value in qa["others"].items() if _is_copied(n, set(), model)}
+        found.append((place, others | inputs))
+    return found
 
 
 def _with_options(path, model):

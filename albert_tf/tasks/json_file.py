@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads JSON files of questions, and checks their values. Needs no TensorFlow."""
 
-import contextlib
 import json
 import reprlib
 
@@ -9,14 +8,14 @@ from albert_tf.errors import UserError, check_json, read_local
 
 
 def content(path, expected):
-    """Content of a JSON file in UTF-8, UTF-16 or UTF-32, as UTF-8: bytes.
+    """Content of a JSON file in UTF-8, UTF-16 or UTF-32, perhaps compressed, as UTF-8: bytes.
 
     Args:
         path: str.
         expected: str, what the file must hold, for the message if it is a table.
 
     Raises:
-        UserError: the file cannot be read, is compressed or a table.
+        UserError: the file cannot be read, or is a table.
     """
     if "://" in path:
         from albert_tf import files  # only for remote files: TensorFlow is a slow import
@@ -24,10 +23,12 @@ def content(path, expected):
         found = files.read_bytes(path)
     else:
         found = read_local(path)
-    if found.startswith(b"\x1f\x8b"):  # as gzip writes it
-        raise UserError(f"{path} is compressed: unpack it")
-    with contextlib.suppress(UnicodeDecodeError):
+    try:
         found = found.decode(json.detect_encoding(found)).encode()
+    except UnicodeDecodeError:
+        from albert_tf.corpus import unpacking
+
+        found = unpacking.read(path)
     first_line = found.lstrip().partition(b"\n")[0].strip()
     if not first_line.startswith((b"{", b"[")) and {*b",\t"} & {*first_line}:
         raise UserError(f"{path} begins like a table, {first_line[:40]!r}, and {expected}")

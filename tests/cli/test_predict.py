@@ -589,6 +589,11 @@ QA = {"id": 7, "question": "Who?", "answers": [{"text": "It", "answer_start": 0}
          USUAL | {"article": "It is."}),
         ("nr,question,A,B,label\n7,Who?,x,y,A\n", CHOICES, USUAL | {"article": ""}),
         ({"data": [{"paragraphs": [{"context": "It.", "qas": [QA]}]}]}, QUESTIONS, ASKED[0]),
+        *((content, QUESTIONS, ASKED[0]) for content in (
+            '"id",Context,Question,Answer\n7,It.,Who?,x\n',
+            {"id": 7, "passage": "It.", "question": "Who?"},
+            {"id": 7, "context_text": "It.", "queryText": "Who?"},
+            {"id": 7, "context": "It.", "question": "Who?", "text": "It"})),
         # What the other way of reading takes as it is.
         (USUAL, CHOICES, None), ("It.\tWho?\tx\ty\n", CHOICES, None),
         ({"question": "Who?", "context": "It."}, QUESTIONS, None),

@@ -100,7 +100,7 @@ def check_not_swapped(question, context, place=""):
         )
 
 
-def entries(path, with_context=True):
+def entries(path):
     """Yields (where, context, qa) for every question of a file; `where` is for messages.
 
     The file has the form of SQuAD, or has a question with its `context` in each row: JSON in any
@@ -110,17 +110,16 @@ def entries(path, with_context=True):
     The `answers` of a qa, if it has some, are a list of dicts with `text`, `answer_start` and
     `start`, which is empty if none has a text. A question with empty answers is impossible if
     others have some. `absent` says why, unless they are given and empty. `others` has the values of
-    keys that are not used.
+    keys that are not used. The context is not checked, and None if it is missing.
 
     Args:
         path: str.
-        with_context: bool, whether paragraphs need a context; otherwise it is None.
 
     Raises:
-        UserError: the file cannot be read or is not a SQuAD file, a context is empty, or two
-            questions have the same id.
+        UserError: the file cannot be read or is not a SQuAD file, or two questions have the same
+            id.
     """
-    found, by_id = [*_questions(path, with_context)], {}
+    found, by_id = [*_questions(path)], {}
     ids = [_id_of(qa, where) for where, _, qa in found]
     given = {*ids}
     for number, (_, context, qa) in enumerate(found):
@@ -138,28 +137,24 @@ def entries(path, with_context=True):
         yield where, context, qa
 
 
-def _questions(path, with_context):
+def _questions(path):
     """Yields (where, context or None, renamed question) for every question."""
     field, found = json_file.field, rows(path)
     for a, (row, article) in enumerate(zip(found, renamed(found, path), strict=True)):
-        where = f"{path}, row {a}"
+        where, paragraphs = f"{path}, row {a}", [article]
         if row.keys() == {"header"}:  # of MRQA
             continue
-        has_questions = not {"paragraphs", "qas"}.isdisjoint(article)
-        if {"context", "question"} <= article.keys() and not has_questions:
-            yield where, _context(article, where, with_context), article
+        if {"paragraphs", "qas"}.isdisjoint(article):
+            if not {"context", "question"} <= article.keys():
+                raise UserError(f"{where} has {reprlib.repr([*row])[1:-1] or 'no keys'}: {_FORM}")
+            yield where, article["context"], article
             continue
-        if not has_questions:
-            raise UserError(f"{where} has {reprlib.repr([*row])[1:-1] or 'no keys'}: {_FORM}")
-        paragraphs = [article] if "qas" in article else field(article, "paragraphs", list, where)
-        place = f"{path}, article {a}"
-        for p, paragraph in enumerate(
-            paragraphs if "qas" in article else renamed(paragraphs, place)
-        ):
+        if "qas" not in article:
+            paragraphs = renamed(field(article, "paragraphs", list, where), where)
+        for p, paragraph in enumerate(paragraphs):
             place = f"{path}, article {a}, paragraph {p}"
-            context = _context(paragraph, place, with_context)
             for qa in renamed(field(paragraph, "qas", list, place), place):
-                yield place, context, qa
+                yield place, paragraph.get("context"), qa
 
 
 def rows(path):
@@ -169,16 +164,6 @@ def rows(path):
         return [dict(zip(table.header, row.cells, strict=False)) for row in table.rows]
     content = json_file.content(path, f"is not named .csv or .tsv; {_FORM}")
     return [row for _, row in tables.objects(content, path, _KEYS) if row is not None]
-
-
-def _context(paragraph, where, is_needed):
-    if not is_needed:
-        context = paragraph.get("context")
-        return context if isinstance(context, str) else None
-    context = json_file.field(paragraph, "context", str, where)
-    if not context.strip():
-        raise UserError(f"{where}: the context is empty; remove the paragraph")
-    return context
 
 
 def renamed(found, where, usual=_ROLES):
@@ -195,18 +180,22 @@ def renamed(found, where, usual=_ROLES):
     other = [each for each in found if not isinstance(each, dict)]
     if other:
         raise UserError(f"{where}: a JSON object is needed. Received: {reprlib.repr(other[0])}")
-    roles, result = column_roles.used(found, usual), []
+    roles = column_roles.used(found, usual)
     taken = {*itertools.chain(*roles.values())}
-    for row in found:
-        others = {name: value for name, value in row.items() if name not in taken}
-        values = {role: [row[n] for n in names if n in row] for role, names in roles.items()}
-        result.append({role: _first(each) for role, each in values.items() if each})
-        result[-1]["others"] = others
-    return result
+    return [
+        {
+            role: _first(row, names)
+            for role, names in roles.items()
+            if not row.keys().isdisjoint(names)
+        }
+        | {"others": {name: value for name, value in row.items() if name not in taken}}
+        for row in found
+    ]
 
 
-def _first(values):
-    """The first of some values that is filled, or else the first."""
+def _first(row, names):
+    """The first value of some names that is filled, or else the first."""
+    values = [row[name] for name in names if name in row]
     return next((value for value in values if value not in EMPTY), values[0])
 
 
@@ -236,10 +225,10 @@ def _normal(qa, context, where):
 def _stands_for_none(answer, context):
     """Whether an answer has no place in its context, and a text such as NA, which is not there."""
     text, start = answer["text"].strip(), tables.whole(str(answer.get("answer_start")))
-    is_none = not text or text.casefold() in _NO_ANSWER or label_lists.is_missing(text)
-    is_placed = start and start != "-1"
-    word = rf"(?<!\w){re.escape(text)}(?!\w)"
-    return is_none and not (is_placed or context is None or (text and re.search(word, context)))
+    if start not in (None, "-1") or not isinstance(context, str):
+        return False
+    is_none = text.casefold() in {"", *_NO_ANSWER} or label_lists.is_missing(text)
+    return is_none and not (text and re.search(rf"(?<!\w){re.escape(text)}(?!\w)", context))
 
 
 def _parsed(value, begins):
@@ -312,12 +301,8 @@ def read_examples(path, training):
     for where, context, qa in entries(path):
         is_stated |= qa.get("is_impossible") is True
         question = json_file.field(qa, "question", str, where)
-        if training and "answers" not in qa:
-            others = reprlib.repr([*qa["others"]])[1:-1] or "none"
-            raise UserError(
-                f"{where} has no answer: name its key or column answers or answer. Keys that are "
-                f"not used: {others}"
-            )
+        if not json_file.field({"context": context}, "context", str, where).strip():
+            raise UserError(f"{where}: the context is empty; remove the question")
         answers = answer_texts(qa, where) if "answers" in qa else None
         taught = _answer_to_learn(qa, answers, context, where) if training else ()
         given = qa["id"], question, context, answers, *taught
@@ -416,8 +401,10 @@ def _answer_to_learn(qa, answers, context, where):
     if qa.get("is_impossible"):
         return "", -1, True, 0
     if not answers:
+        others = reprlib.repr([*qa["others"]])[1:-1] or "none"
         raise UserError(
-            f"{where}: 0 answers: give one to learn, or is_impossible if the context has none"
+            f"{where}: 0 answers: give one to learn, as answers or answer, or is_impossible if the "
+            f"context has none. Keys that are not used: {others}"
         )
     answer = next(each for each in qa["answers"] if each["text"].strip())
     text, start, other = (answer.get(name) for name in _OF_ANSWER)

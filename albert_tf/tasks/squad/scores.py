@@ -47,7 +47,7 @@ def read_gold(path):
         UserError: the file cannot be read or is not a SQuAD file with answers.
     """
     gold, version_2 = {}, False
-    for where, _, qa in questions.entries(path, with_context=False):
+    for where, _, qa in questions.entries(path):
         gold[qa["id"]] = questions.answer_texts(qa, where)
         version_2 |= questions.lacks_answer(qa)
     if not gold:

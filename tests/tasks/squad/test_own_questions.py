@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Questions in forms that other tools write, WordPiece vocabularies, F1 of characters."""
 
+import gzip
 import json
 from types import SimpleNamespace
 
@@ -77,6 +78,7 @@ def read(tmp_path):
         ([{"context_text": CONTEXT, "qas": [CMRC]}], ["7"]),
         ('{"header": {"dataset": "x"}}\n' + json.dumps(MRQA), ["7"]),
         (json.dumps(nested(qa())).encode("utf-16"), ["a"]),
+        (gzip.compress(json.dumps(nested(qa())).encode()), ["a"]),
         ([flat(answers={"answer": ["1902"], "answer_begin_position": [25.0]})], ["a"]),
         ([flat(answers=[[{"answer_text": 1902, "answer_start": 25}]])], ["a"]),
         ([flat(answers=json.dumps(flat()["answers"]))], ["a"]),
