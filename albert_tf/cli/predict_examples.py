@@ -380,10 +380,11 @@ def _of_squad(path, model):
     asked = {"question", "context"}
     try:
         rows = squad_questions.rows(path)
-        known = {*itertools.chain(*squad_questions.renamed(rows, path))} - {"id", "others"}
+        known = {*itertools.chain(*squad_questions.renamed(rows, path))}
     except UserError:
         return None
-    is_usual = known == asked <= {*itertools.chain(*rows)}
+    keys = {*itertools.chain(*rows)}
+    is_usual = asked <= keys and all(_is_copied(name, (), model) for name in keys - asked)
     if is_usual or not (asked <= known or known & {"qas", "paragraphs"}):
         return None
     found = []

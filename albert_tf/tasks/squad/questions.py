@@ -194,9 +194,10 @@ def renamed(found, where, usual=_ROLES):
 
 
 def _first(row, names):
-    """The first value of some names that is filled, or else the first."""
+    """The first value of some names that is filled, or else the first; R writes lists of one."""
     values = [row[name] for name in names if name in row]
-    return next((value for value in values if value not in EMPTY), values[0])
+    found = next((value for value in values if value not in EMPTY), values[0])
+    return found[0] if isinstance(found, list) and [*map(type, found)] == [str] else found
 
 
 def _normal(qa, context, where):

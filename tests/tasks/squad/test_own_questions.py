@@ -68,6 +68,7 @@ def read(tmp_path):
         ([flat(answers={"text": "1902", "answer_start": 25})], ["a"]),
         (nested(qa(answers=[{"text": "1902"}])), ["a"]),
         ([flat(answers={"text": "1902", "answer_start": "25"})], ["a"]),
+        ([{n: [value] for n, value in flat(answers="1902").items()}], ["a"]),  # of R
         (COLUMNS, ["a", "b"]),
         ({"columns": [*COLUMNS], "data": [*zip(*COLUMNS.values(), strict=True)]}, ["a", "b"]),
         ({"0": flat(), "1": flat(id="b")}, ["a", "b"]),
