@@ -8,6 +8,7 @@ import itertools
 import re
 import reprlib
 import string
+import unicodedata
 
 from albert_tf.errors import UserError, about
 from albert_tf.tasks import column_roles, label_lists, tables
@@ -80,11 +81,8 @@ def _roles_of(table):
     known = column_roles.named(table.header, ROLES)
     held, rows = {role: [[n] for n in names] for role, names in known.items()}, cells_of(table)
     # Another id than `id` may be that of a passage, which has several questions.
-    held["id"] = [
-        names
-        for names in held["id"]
-        if names[0].lower() == "id" or len({row.get(names[0]) for row in rows}) == len(rows)
-    ]
+    values = {name: {row.get(name) for row in rows} for [name] in held["id"]}
+    held["id"] = [[n] for n, v in values.items() if n.lower() == "id" or len(v) == len(rows)]
     held["option"] = [[*option_columns(table.header)]]
     held["wrong options"].append([*option_columns(table.header, _WRONG)])
     # Names of options that are also those of answers: they are answers if others hold the options.
@@ -267,21 +265,26 @@ def _reading(answer, options, names):
         options: list of str.
         names: list of str, what the options are called; empty if that is not known.
     """
-    folded, count = [option.casefold() for option in options], len(options)
+    folded, count = [*map(_folded, options)], len(options)
     is_none = label_lists.are_stand_ins([answer]) or label_lists.is_missing(answer)
-    if is_none and answer.casefold() not in folded:
+    if is_none and _folded(answer) not in folded:
         return None
     match = None if answer in options else _SAID.fullmatch(answer)
     said, rest = match.groups() if match else (answer, None)
     name = _place([*map(_key, names[:count])], _key(answer), _key(said))
     text = _place(options, answer, said)
     if text is None and len(answer) > 1:  # one letter is rather that of an option
-        text = _place(folded, answer.casefold())
-    letter = _place([*LETTERS[:count]], said.upper()) if name is None else name
+        text = _place(folded, _folded(answer))
+    letter = _place([*LETTERS[:count]], _folded(said).upper()) if name is None else name
     from_0, from_1 = (_place([*map(str, range(n, n + count))], tables.whole(said)) for n in (0, 1))
     places = name, text, letter, from_0, from_1
-    fits = [n is not None and (not rest or folded[n] == rest.casefold()) for n in places]
+    fits = [n is not None and (not rest or folded[n] == _folded(rest)) for n in places]
     return answer, [n if fit else None for n, fit in zip(places, fits, strict=True)]
+
+
+def _folded(text):
+    """A text without differences of case, width, composed characters and white space."""
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
 
 
 def _key(text):

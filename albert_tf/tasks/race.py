@@ -7,6 +7,7 @@ questions with fewer than others.
 """
 
 import dataclasses
+import itertools
 import os
 import re
 import reprlib
@@ -325,19 +326,17 @@ class RaceTask(base.Task):
             if example.context not in encoded:  # one for all questions of a passage
                 encoded[example.context] = tokenizer.encode_ids(example.context, is_normalized=True)
             context = encoded[example.context]
-            none = [""] * (self.choices - len(example.endings))
-            for number, text in enumerate((*example.endings, *none)):
+            for text in (*example.endings, *[""] * (self.choices - len(example.endings))):
                 ending = tokenizer.encode_ids(text, is_normalized=True)
-                if number < len(example.endings):
-                    lengths.append(len(context) + len(ending) + NUM_SPECIALS)
+                lengths.append(len(context) + len(ending) + NUM_SPECIALS)
                 ending = ending[-self.max_qa_length :]
                 contexts.append(context[: length - NUM_SPECIALS - len(ending)])
                 endings.append(ending)
-        if counts is not None:
-            data_report.add_lengths(counts, lengths)
         packed = pack_segments(contexts, endings, tokenizer.special_ids(with_mask=False), length)
         existing = np.array([len(example.endings) for example in examples])
         exists = (np.arange(self.choices) < existing[:, np.newaxis]).reshape(-1, 1)
+        if counts is not None:
+            data_report.add_lengths(counts, [*itertools.compress(lengths, exists)])
         return {
             name: (values * exists).astype(values.dtype).reshape(-1, self.choices * length)
             for name, values in packed.items()

@@ -254,6 +254,7 @@ def test_passages_of_two_tables_that_were_joined(tokenizer, tmp_path):
         (["O;A;B;A", "O;A;B;O"], [1, 0]),  # texts, since O is no letter of an option
         (["O;A;B;A", "x;y;z;b"], [0, 1]),  # letters, since b is no text
         (["A;B;C;A", "x;y;z;y"], [0, 1]),  # both are the same
+        (["x;my\u00a0car;z;My  car", "x;y;caf\u00e9;cafe\u0301", "x;y;z;\uff22"], [1, 2, 1]),
     ],
 )
 def test_answers_that_are_numbers_letters_or_texts(rows, labels, tokenizer, tmp_path):
