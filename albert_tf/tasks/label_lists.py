@@ -40,8 +40,10 @@ _CODE = re.compile(r"-(1|100|9+)|99+")  # numbers that may
 _FAR, _FEW = 5, 4  # ranges of the other numbers, and numbers of which only codes are far
 _TRUTHS = {"true": "1", "false": "0"}
 _LONG = 2  # numbers; a longer list that repeats one is no list of ids
-# One inside a list or an object.
-_OF_NUMPY = re.compile(r"(?s)(?:np\.\w+|array)\((\[.*?\]|[^()]*?)(?:,\s*dtype=\w+)?\)")
+# A text in quotes, and what stands outside of texts: no comma after it, a value of NumPy.
+_TEXT = r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*\""""
+_ITEM = re.compile(rf"({_TEXT}|[}}\]])(\s+(?=['\"{{\[]))?", re.DOTALL)
+_OF_NUMPY = re.compile(rf"({_TEXT})|(?:np\.\w+|array)\(|(?:,\s*dtype=[\w'<>]+)?\)", re.DOTALL)
 _OF_R = re.compile(r"c\(([\"'].*|[\d., ]+)\)|(?:character|integer|numeric|logical)\(0\)", re.DOTALL)
 _EMPTY = {"", "()", "set()", "nan", "None", "null"}  # cells without a label, in a column of lists
 
@@ -212,7 +214,7 @@ def values_of(cell):
     if len(cell) < 3:
         return []
     items = _literal(cell)
-    if items is None:
+    if items is None and re.search(r"(np\.\w+|array)\(", cell):
         cell = _OF_NUMPY.sub(r"\1", cell)
         items = _literal(cell)
     if items is None:
@@ -231,7 +233,7 @@ def _literal(cell):
     """The value of a list as JSON or Python write it; None of any other text."""
     if not cell or not _is_list(cell):
         return None
-    of_python = re.sub(r"(?<=['\"])\s+(?=['\"])", ", ", cell)  # NumPy writes no commas
+    of_python = _ITEM.sub(lambda m: m[1] + ", " * bool(m[2]), cell)  # NumPy writes no commas
     for read, text in ((json.loads, cell), (ast.literal_eval, of_python)):
         with contextlib.suppress(ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
             return read(text)

@@ -38,7 +38,7 @@ _ROLES = {  # names of SQuAD -> names that may stand for them, by precedence
 _OF_ANSWER = {"text": ("text", "answer", "answer_text"), **_PLACES}
 # The text of a list or dict, as in CSV. An answer may be [1].
 _WRITTEN = re.compile(r"""\[\s*(["'{]|array|\]$)|\{\s*["'](text|answer)""")
-_NO_ANSWER = {"no answer", "unanswerable", "{}"}
+_NO_ANSWER = {"", "no answer", "unanswerable", "{}"}
 _TRUTHS = {"true": True, "1": True, "1.0": True, "yes": True}
 _TRUTHS |= {"false": False, "0": False, "0.0": False, "no": False}
 # A letter next to a word belongs to it; Thai, Chinese, Korean and others have no space between.
@@ -224,12 +224,11 @@ def _normal(qa, context, where):
 
 
 def _stands_for_none(answer, context):
-    """Whether an answer has no place in its context, and a text such as NA, which is not there."""
-    text, start = answer["text"].strip(), tables.whole(str(answer.get("answer_start")))
-    if start not in (None, "-1") or not isinstance(context, str):
-        return False
-    is_none = text.casefold() in {"", *_NO_ANSWER} or label_lists.is_missing(text)
-    return is_none and not (text and re.search(rf"(?<!\w){re.escape(text)}(?!\w)", context))
+    """Whether an answer is a text such as NA, which is no word of its context."""
+    text = answer["text"].strip()
+    is_none = text.casefold() in _NO_ANSWER or label_lists.is_missing(text)
+    word = rf"(?<!\w){re.escape(text)}(?!\w)"
+    return is_none and isinstance(context, str) and not (text and re.search(word, context))
 
 
 def _parsed(value, begins):
@@ -271,11 +270,9 @@ def _answers(given, where):
 def _id_of(qa, where):
     """The id of a question: str, or None if it has none."""
     found = qa.get("id")
-    if found in EMPTY:
-        return None
     if isinstance(found, int | float) and not isinstance(found, bool) and found % 1 == 0:
         return str(int(found))
-    return json_file.field(qa, "id", str, where)
+    return None if found in EMPTY else json_file.field(qa, "id", str, where)
 
 
 def answer_texts(qa, where):

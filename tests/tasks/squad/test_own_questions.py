@@ -85,6 +85,7 @@ def read(tmp_path):
         ([flat(answers=json.dumps(flat()["answers"]))], ["a"]),
         ([flat(answers="{'text': ['1902'], 'answer_start': [25]}")], ["a"]),
         ([flat(answers=OF_NUMPY)], ["a"]),
+        ([flat(answers=f"[{qa()['answers'][0]} {qa()['answers'][0]}]")], ["a"]),
         ([flat(answers=["1902", "1902"], answer_start=25)], ["a"]),
         ([{"context": CONTEXT, "question": "When?", "text": "1902", "answerStart": 25}], ["0"]),
         ([{"ID": 3, "Context": CONTEXT, "Question": "When?", "Answer Text": 1902.0}], ["3"]),
@@ -102,6 +103,14 @@ def test_forms_of_files(read, content, ids):
     assert not questions.is_v2(path)
     gold, is_v2 = scores.read_gold(path)
     assert [*gold] == ids and not is_v2
+
+
+@pytest.mark.parametrize("text", ["built [5])", 'x" "y', "it's (a"])
+def test_texts_in_lists_of_numpy_stay(read, text):
+    found = f"{{'text': array([{text!r}], dtype='<U9'), 'answer_start': array([0])}}"
+    for given in (found, f"[{text!r} {text!r}]"):
+        ((example,), _) = read([flat(context=text, answers=given)])
+        assert example.orig_answer_text == text
 
 
 def test_tables(read):
