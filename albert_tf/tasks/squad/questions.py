@@ -28,7 +28,7 @@ _PLACES = {
     "start": ("start", "offset", "start_index"),  # of characters, or perhaps of tokens
 }
 _ROLES = {  # names of SQuAD -> names that may stand for them, by precedence
-    "id": ("id", "query_id", "qid", "question_id", "example_id"),
+    "id": ("id", "query_id", "qid", "question_id"),
     "context": ("context", "context_text", "passage", "paragraph", "text", "document", "article"),
     "question": ("question", "query_text", "question_text", "query"),
     "answers": ("answers", "answer", "answer_text", "answers.text", "answer.text", "text"),
