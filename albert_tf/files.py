@@ -7,7 +7,6 @@ process is killed, the next process that writes to the directory recognises and 
 
 import codecs
 import contextlib
-import functools
 import glob
 import hashlib
 import itertools
@@ -337,13 +336,14 @@ def expand_patterns(patterns, flag):
     found = []
     for pattern in wanted:
         try:
-            # A name such as text[1].txt is no pattern. TensorFlow reads ** as *.
-            find = functools.partial(glob.glob, recursive=True)
-            find = tf.io.gfile.glob if "://" in pattern else find
-            matches = [pattern] if tf.io.gfile.exists(pattern) else find(pattern)
+            if tf.io.gfile.exists(pattern):  # a name such as text[1].txt is no pattern
+                matches = [pattern]
+            elif "**" in pattern and "://" not in pattern:  # TensorFlow reads ** as *
+                matches = glob.glob(pattern, recursive=True)
+            else:
+                matches = [x for x in tf.io.gfile.glob(pattern) if not _is_hidden(x, pattern)]
         except tf.errors.OpError as error:
             raise UserError(f"--{flag}: cannot look up {pattern!r}: {error.message}") from error
-        matches = [path for path in matches if not _is_hidden(path, pattern)]
         if not matches:
             is_split = tf.io.gfile.exists(patterns) or "{" in pattern
             hint = ". Write ? in place of a comma in a name, and no braces" * is_split

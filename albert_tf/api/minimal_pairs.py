@@ -167,13 +167,15 @@ def _check_sentences(table, pairs):
     """Raises UserError if a column has single words next to sentences, or the first row has."""
     are_words = [[len(cell.split()) < 2 for cell in pair] for pair in pairs]
     columns = list(zip(*are_words, strict=True))
-    labels = [n for n, column in enumerate(columns) if all(column) and not any(columns[1 - n])]
+    cells = [{*column} for column in zip(*pairs, strict=True)]
+    labels = [n for n, x in enumerate(columns) if all(x) and len(cells[n]) * 2 <= len(pairs)]
+    labels = [n for n in labels if not any(columns[1 - n])]
     if labels:
         raise UserError(
             f"{table.path}: column {labels[0]} has labels, such as {pairs[0][labels[0]]!r}: write "
             "the good sentence, a tab and the bad one on each line"
         )
-    if all(are_words[0]) and len(pairs) > 1 and not any(map(any, are_words[1:])):
+    if tables.are_words(pairs[0]) and len(pairs) > 1 and not any(map(any, are_words[1:])):
         names = " and ".join(KEYS)
         raise UserError(f"{table.path} needs columns {names}. Received: {', '.join(table.first)}")
 

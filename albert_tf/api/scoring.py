@@ -72,7 +72,9 @@ def pieces_of(tokenizer, texts, max_length, places=None):
             )
         ids.append(np.array(tokenizer.convert_tokens_to_ids(pieces), np.int32))
         if tokenizer.is_sentencepiece:
-            opens = np.array([p.startswith(WORD_START) or is_unspaced(p[0]) for p in pieces])
+            opens = [p.startswith(WORD_START) or is_unspaced(p[0]) for p in pieces]
+            after_space = (before == WORD_START for before in ["", *pieces])  # of the same word
+            opens = np.array(opens) & ~np.fromiter(after_space, bool, len(pieces))
         else:
             opens = np.array([not piece.startswith("##") for piece in pieces])
         words.append(np.cumsum(opens) - opens[0])

@@ -298,7 +298,8 @@ def _check_encoder_complete(report, reads_pooler):
             "transformers or albert_tf. If Keras saved your own model, model.load_weights reads "
             "this file; `save` of albert_tf.load(path) makes a directory with all that is needed"
         )
-    missing, reshaped = _misfits(report)
+    missing = [name for name in report.missing if name_table.is_encoder(name)]
+    reshaped = [row for row in report.wrong_shape if name_table.is_encoder(row[0])]
     if {*missing} == {*name_table.POOLER} and not reshaped:
         has_order = not {*name_table.HEAD_NAMES["sentence_order"]}.isdisjoint(report.loaded)
         if not (reads_pooler or has_order):
@@ -308,18 +309,11 @@ def _check_encoder_complete(report, reads_pooler):
             "pre-training. In transformers, AlbertModel and AlbertForPreTraining have a pooler"
         )
     if missing or reshaped:
-        raise UserError(_on_misfits(report))
+        raise UserError(_on_misfits(report, missing, reshaped))
 
 
-def _misfits(report):
-    """Variables of the encoder that are missing, and those of another shape: (list, list)."""
-    missing = [name for name in report.missing if name_table.is_encoder(name)]
-    return missing, [row for row in report.wrong_shape if name_table.is_encoder(row[0])]
-
-
-def _on_misfits(report):
-    """What does not fit the encoder, with a remedy: str."""
-    missing, reshaped = _misfits(report)
+def _on_misfits(report, missing, reshaped):
+    """What a file lacks of the encoder, or has in another shape, with a remedy: str."""
     found = sum(name_table.is_encoder(name) for name in report.loaded)
     lines = [
         f"{report.prefix} does not fill the encoder of this config: {found} variables fit, "

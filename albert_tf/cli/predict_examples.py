@@ -254,7 +254,8 @@ def _of_table(lines, name, model, columns, copies, form):
     if not tables.names_in(sets[0]):  # a longer row has the columns too
         table = table._replace(is_own=False)
     table = table.take(sets[0], keep_blank=True)
-    for key in {"text", "text_pair"}.intersection(columns) if len(table.first) > 1 else ():
+    of_texts = [key for key in ("text", "text_pair") if key in columns and len(table.first) > 1]
+    for key in of_texts:
         labels = model.labels if key == "text" else ()
         if fault := tables.fault_of_texts(table, columns[key], sets[0], labels):
             raise UserError(f"{name}: column {columns[key]!r} {fault} give another --{key}_column")
@@ -611,9 +612,11 @@ def example_of(example, model, place):
         if name in example and example[name] is None:
             example[name] = ""
     for key in _WORD_LISTS if model.is_of_words else ():
-        # Words come before their text, as in the training, and perhaps with labels.
-        is_list = isinstance(example.get(key), list) and dict not in map(type, example[key])
-        if is_list and not isinstance(example.get("text"), list):
+        # Words come before the text that they make up, as in the training, perhaps with labels.
+        words, text = example.get(key), example.get("text")
+        if not isinstance(words, list) or dict in map(type, words):
+            continue
+        if text is None or "".join(map(str, words)).split() == ["".join(str(text).split())]:
             left_out = {key, "text", *model.outputs}
             others = {name: value for name, value in example.items() if name not in left_out}
             example = {"text": example[key]} | others

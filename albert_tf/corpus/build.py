@@ -30,7 +30,7 @@ from albert_tf.corpus import (
 from albert_tf.errors import UserError
 from albert_tf.records import input_pipeline, record_files, schemas
 
-_FORMAT = 7  # of the work directory; raise it if files or random draws change
+_FORMAT = 8  # of the work directory; raise it if files or random draws change
 _NUM_LOGGED = 20
 # A sentence this many times longer than an instance is probably a text without line breaks.
 _FAR_LONGER = 4
@@ -105,7 +105,8 @@ def create(
         runner,
     ):
         contents = runner.identify(inputs)
-        _say_repeated(inputs, contents)
+        if not (selection.drop_duplicates or selection.drop_near_duplicates):
+            _say_repeated(inputs, contents)
         text_files.say_tables(inputs)
         key = _FORMAT, contents, tokenizer.fingerprint, reading
         directory = _state(work, "corpus", *key)
@@ -145,7 +146,7 @@ def _say_repeated(inputs, contents):
     for path, content in zip(inputs, map(str, contents), strict=True):
         alike[content].append(path)
     repeated = [paths for paths in alike.values() if len(paths) > 1]
-    repeated = [paths for paths in repeated if text_files.total_size(paths)]  # not of empty files
+    repeated = [paths for paths in repeated if text_files.total_size(paths) != 0]  # of empty files
     for paths in repeated[:1]:
         print(
             f"warning: {sum(map(len, repeated)) - len(repeated)} of {len(inputs)} files repeat "

@@ -36,7 +36,6 @@ _MANY_DIVIDED, _FEW_DIVIDED = 0.02, 10  # of the lines; in text without divided 
 # The end of a line between letters of Chinese and Japanese, which have no spaces. Thai has some.
 _UNSPACED = "[\u2e80-\u312f\u31a0-\ua4cf\uf900-\ufaff\uff00-\uffef]"
 _UNSPACED_END = re.compile(rf"(?<={_UNSPACED})\n[ \t]*(?={_UNSPACED})")
-# The ends of sentences that Latin letters do not have, and in Georgian, which has no capitals.
 _CODES = {  # other codes of ISO 639 -> those that sentence-splitter has
     code: language
     for language, codes in (
@@ -50,6 +49,7 @@ _CODES = {  # other codes of ISO 639 -> those that sentence-splitter has
 }  # fmt: skip
 _GREEK_QUESTION = re.compile("([Ͱ-Ͽἀ-῿][;\u037e][\"'”’»)]*)(?=\\s+[\"'“«(]*[Ά-Ϋ])")
 _MARKS = "։؟۔।॥။።፧፨។៕᠃།༎᱾᱿꯫꧉܀׃。！？｡"
+# The ends of sentences that Latin letters do not have, and in Georgian, which has no capitals.
 _ENDS = re.compile(
     rf"([{_MARKS}][{_MARKS}.!?…]*(?: *[།༎])*[\"'”’»)\]）」』】》]*"
     r"|[.!?…][\"'”’“»)\]]*\s+(?=[\"'“„«(\[]*[ა-ჰ]))"
@@ -153,7 +153,7 @@ def _plain(match):
 
 def say_tables(paths):
     """Prints a warning if files are named as tables, whose columns would be read as text."""
-    tables = [path for path in paths if re.search(r"\.[ct]sv(\.\w+)?$", path)]
+    tables = [x for x in paths if re.search(r"\.[ct]sv(\.(gz|bz2|xz|zst))?$", x, re.IGNORECASE)]
     if tables:
         print(
             f"warning: {len(tables)} of {len(paths)} files are named as tables, such as "
@@ -320,7 +320,7 @@ def _values_of(value, key):
     """Yields what a JSON value has under a key, "a.b" for b in the object a; goes through lists."""
     if isinstance(value, list):
         is_of_parts = not key and any(isinstance(x, dict) and "text" in x for x in value)
-        for each in [_whole(value)] if is_of_parts else value:
+        for each in _texts_of(value) if is_of_parts else value:
             yield from _values_of(each, key)
     elif key is None:
         yield value
@@ -329,10 +329,15 @@ def _values_of(value, key):
         yield from _values_of(value.get(outer), rest)
 
 
-def _whole(parts):
-    """A text of parts, strings and objects with the key text, as chats have: str, or the parts."""
+def _texts_of(parts):
+    """The texts of objects with the key text; one text next to strings, as of chats: list of str.
+
+    If some part is neither, the parts stay.
+    """
     texts = [part.get("text", "") if isinstance(part, dict) else part for part in parts]
-    return "".join(texts) if all(isinstance(text, str) for text in texts) else parts[0]
+    if not all(isinstance(text, str) for text in texts):
+        return parts
+    return ["".join(texts)] if any(isinstance(part, str) for part in parts) else texts
 
 
 def _keys_of(value, start=""):

@@ -231,7 +231,7 @@ def expand_patterns(patterns, flag):
 def say_shards(paths):
     """Prints a warning if files such as train-00000-of-00064 are not all of one set of files."""
     sets = collections.defaultdict(collections.Counter)
-    for path in paths:
+    for path in dict.fromkeys(paths):
         if match := _SHARD.fullmatch(path):
             sets[match[1] + (match[3] or "")][int(match[2])] += 1
     for stem, counts in sets.items():

@@ -34,7 +34,8 @@ MARKS, NO_MARKS = ONES | {"x", "X", "yes", "Yes", "YES"}, BITS - ONES | {"no", "
 # Texts that stand for missing ones, as pandas, databases, R and spreadsheets write them.
 MISSING = re.compile(
     r"-?nan|NaN|NA|N/A|NIL|<NA>|None|NULL|\(null\)|\[NULL\]|\\N|-?1\.#(IND|QNAN)"
-    r"|#NA|#N/?[ADV]( N/A)?|#[¡¿]?[A-ZÚ]+(/0)?[!?]"
+    r"|#NA|#N/?[ADV]( N/A)?"
+    r"|#[¡¿]?(DIV/0|NAME|NOM|NOMBRE|NULL|NUL|NUM|NÚM|REF|RIF|VALOR|VALUE|WERT|BEZUG|ZAHL|VALEUR)[!?]"
 )
 _CODE = re.compile(r"-(1|100|9+)|99+")  # numbers that may
 _FAR, _FEW = 5, 4  # ranges of the other numbers, and numbers of which only codes are far
@@ -336,6 +337,7 @@ def doubts(counts, multi_label=False, form=None, most=1, is_of_words=False):
         ordinary |= {".", max(counts, key=counts.get)}
     missing = [x for x in counts if x not in ordinary and is_missing(x)]
     missing += [x for x in counts if tables.number(x) in codes]
+    missing *= len(missing) < len(counts)
     unit, remedy = "words", "correct it, or leave these words out"
     if not is_of_words:
         others = resolve.as_flag("labels", [label for label in counts if label not in missing])

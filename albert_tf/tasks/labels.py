@@ -118,7 +118,8 @@ def _labels_of_columns(task, rows, cells, needed):
     may_be, found = marks | (no_marks if has_no_marks else {""}), []
     for row, values in zip(rows, cells, strict=True):
         others = {c: v for c, v in zip(task.label, values, strict=True) if v not in may_be}
-        for column, value in others.items() if needed else ():
+        is_other = len(others) == len(values) and not needed  # a row without any label
+        for column, value in others.items() if not is_other else ():
             raise UserError(
                 f"{row.place}: column {column!r} has {value!r}: label columns need 0 or 1, yes "
                 f"or no, or 1 or x and empty cells; with --labels, {_SKIP}"

@@ -205,7 +205,7 @@ def describe(task, data_dir, split="train"):
         scores = zip(*(row.values[len(task.text) :] for row in table.rows), strict=True)
         labels = ", labels with decimal commas" * ("," in map(decimal_mark, scores))
     elif task.multi_label:
-        labels = f", labels: {task.label_form or 'columns of 0 and 1'}"
+        labels = f", labels: {task.label_form or 'a column for each'}"
     names, shown = dict(enumerate(table.header or ())), [*map(repr, columns)]
     for place, column in enumerate(columns):
         if isinstance(column, int) and (number := table.number_of(column)) in names:

@@ -382,9 +382,8 @@ class Table(NamedTuple):
                     "--delimiter"
                 )
         if not found:
-            raise UserError(
-                f"{self.path} holds no example: all rows have fewer than {width} columns"
-            )
+            short = f": all rows have fewer than {width} columns" * any(r.cells for r in self.rows)
+            raise UserError(f"{self.path} holds no example{short}")
         return self._replace(rows=found, left_out=left_out)
 
 
@@ -560,7 +559,7 @@ def fault_of_texts(table, column, used, labels=()):
     if len(names) == len(texts) > 2 and len({*filter(_DIGIT.search, names)}) * 2 > len(texts):
         for n, cells in enumerate(itertools.zip_longest(*(row.cells for row in table.rows))):
             if n not in others and len({x for x in cells if " " in (x or "")}) * 2 > len(texts):
-                return f"has ids, such as {texts[0]!r}:"
+                return f"has ids, such as {texts[0]!r}: if these are texts, name the columns, or"
     return ""
 
 

@@ -165,7 +165,10 @@ def read(path, labels=(), needs_labels=True, columns=RECOGNISED, form=UNKNOWN):
     has_none = not needs_labels and len(found) == 1 and are_missing and not found <= {*labels}
     last = -1 if columns.label is None else columns.label
     are_known = tag_schemes.are_of_spans(found) or (last != -1 and not found.isdisjoint(labels))
-    if not (needs_labels or are_known or are_words(sentences, columns.word, last, labels)):
+    spaced = sum(" " in sentences.lines[word.line - 1].strip() for word in sentences.words)
+    fits = sentences.has_spaces and sentences.form.width <= form.width and not _is_ragged(sentences)
+    may_be_texts = spaced * 2 > len(sentences.words) and not (needs_labels or are_known or fits)
+    if may_be_texts and not are_words(sentences, columns.word, last, labels):
         raise UserError(
             f"{sentences[0][0].place}: each line seems to be a text: write a word on each line, or "
             "give the texts to predict.py; if the lines are words, name the file .conll"
@@ -411,9 +414,10 @@ def _read_header(path, lines, rows, columns, form):
             known = dict(enumerate(form.header))
             if form.label and is_part and (form.label not in names or columns == RECOGNISED):
                 found = found._replace(label=form.label if form.label in names else len(known))
-            numbers = [c and tables.number_of(c, names, path, known=known) for c in found]
+            given = [c for c in found if c is not None]
+            numbers = {c: tables.number_of(c, names, path, known=known) for c in given}
             divides = [n for n, name in enumerate(names) if _DIVIDES.fullmatch(name)]
-            return Columns(*numbers), names, divides
+            return Columns(*map(numbers.get, found)), names, divides
         if cells and not comment:
             break
     return columns, [], [n for n, cell in enumerate(cells) if is_csv and _NUMBERED.fullmatch(cell)]
@@ -535,6 +539,12 @@ def _of_index(groups):
     return (divided, True) if rises else (groups, False)
 
 
+def _is_ragged(sentences):
+    """Whether more than a few lines have another number of columns than most (bool)."""
+    widths = [*map(len, sentences.rows)]
+    return widths.count(sentences.form.width) < _ALIKE * len(widths)
+
+
 def are_words(found, given, label, labels):
     """Whether the lines of a file of an unknown kind are words, and not texts.
 
@@ -555,7 +565,7 @@ def are_words(found, given, label, labels):
     rows, width = found.rows, found.form.width
     alike = [row for row in rows if len(row) == width]
     is_header = given is None and "text" in rows[0] and {*rows[0]}.isdisjoint(labels)
-    if is_header or len(rows) < 2 or len(alike) < _ALIKE * len(rows):
+    if is_header or len(rows) < 2 or _is_ragged(found):
         return False
     columns = [*zip(*alike, strict=True)]
     last = label if label in range(width) else -1

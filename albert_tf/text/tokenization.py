@@ -240,7 +240,7 @@ def cleaned(char):
 
 
 def is_unspaced(char):
-    """Whether a character is a letter whose languages do not put spaces between words."""
+    """Whether a character is of a script whose languages do not put spaces between words (bool)."""
     return unicodedata.name(char, "").startswith(_WITHOUT_SPACES)
 
 

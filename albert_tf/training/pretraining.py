@@ -108,6 +108,7 @@ def _find_inputs(config, options):
     trained_on = [*before.input_files] if before else []
     if options.do_eval and {*eval_paths} & {*trained_on, *(paths if options.do_train else ())}:
         print("Evaluating on files of the training: give held-out ones as --eval_input_file.")
+    record_files.say_shards([*paths, *eval_paths])
     source = _source_of(config, options, paths, may_be_masked=not options.do_train)
     if eval_paths == paths:
         return source, source
@@ -125,7 +126,6 @@ def _source_of(config, options, paths, *, may_be_masked):
             `options.masking`. This is so in an evaluation, whose files have not been counted
             before, so that the lengths of their records are checked here.
     """
-    record_files.say_shards(paths)
     if may_be_masked:
         record_files.check_lengths(paths)
     schema = schemas.pretraining_schema(

@@ -136,8 +136,8 @@ def test_a_table_of_unknown_columns_is_refused(write):
         (json_lines(PAIR | {"UID": "a\u2028"}), "line 1 ... UID ... 'a"),
         (json_lines(PAIR, [1]), "line 2 ... JSON"),
         (json_lines(PAIR) + "x\n", "line 2 ... JSON"),
-        ("True\tthe author laughs\nFalse\tthe author laugh\n", "0 ... 'True'"),
-        ("it is so\t1\nit be so\t0\n", "1 ... '1'"),
+        ("True\tthe author laughs\nFalse\tthe author laugh\n" * 2, "0 ... 'True'"),
+        ("it is so\t1\nit be so\t0\n" * 2, "1 ... '1'"),
         ("Good\tBad\nit is so\tit be so\n", "sentence_good ... Good, Bad"),
     ],
 )
