@@ -83,6 +83,7 @@ def ask(url, start=0):
     said = answer.headers
     part = re.fullmatch(r"bytes (\d+)-\d+/(\d+)", said.get("Content-Range", ""))
     if answer.status == 206 and (not part or int(part[1]) != start):
+        answer.close()
         raise UserError(f"{url}: asked for the bytes from {start} on, the server sent others")
     size = part[2] if part else said.get("Content-Length", "")
     checksum = None
@@ -183,6 +184,7 @@ def fetch_all(model, address, folder):
             if not os.path.exists(path):
                 fetch(url, path)
         except urllib.error.HTTPError as error:
+            error.close()
             if error.code == 404 and file in model.extras:
                 continue
             raise UserError(f"{url}: the server says {error.code} {error.reason}") from error

@@ -118,11 +118,11 @@ def _labels_of_columns(task, rows, cells, needed):
     may_be, found = marks | (no_marks if has_no_marks else {""}), []
     for row, values in zip(rows, cells, strict=True):
         others = {c: v for c, v in zip(task.label, values, strict=True) if v not in may_be}
-        is_other = len(others) == len(values) and not needed  # a row without any label
-        for column, value in others.items() if not is_other else ():
+        is_other = len(others) == len(values)  # a row without any label
+        for column, value in others.items() if needed or not is_other else ():
             raise UserError(
                 f"{row.place}: column {column!r} has {value!r}: label columns need 0 or 1, yes "
-                f"or no, or 1 or x and empty cells; with --labels, {_SKIP}"
+                f"or no, or 1 or x and empty cells" + f"; with --labels, {_SKIP}" * is_other
             )
         chosen = zip(task.labels, values, strict=True)
         ones = [label for label, value in chosen if value in marks]
