@@ -147,9 +147,7 @@ def _pairs(path):
 def _unnamed_pairs(table):
     """As `_pairs`, of a table without names: a tab stands between the sentences, or a line end."""
     if len(table.first) > (2 if table.form.separator == "\t" else 1):
-        raise UserError(
-            f"{table.path} needs columns {' and '.join(KEYS)}. Received: {', '.join(table.first)}"
-        )
+        raise _without_names(table)
     if len(table.first) == 2:
         rows = table.take((0, 1)).rows
         _check_sentences(table, [row.values for row in rows])
@@ -176,8 +174,12 @@ def _check_sentences(table, pairs):
             "the good sentence, a tab and the bad one on each line"
         )
     if tables.are_words(pairs[0]) and len(pairs) > 1 and not any(map(any, are_words[1:])):
-        names = " and ".join(KEYS)
-        raise UserError(f"{table.path} needs columns {names}. Received: {', '.join(table.first)}")
+        raise _without_names(table)
+
+
+def _without_names(table):
+    names = " and ".join(KEYS)
+    return UserError(f"{table.path} needs columns {names}. Received: {', '.join(table.first)}")
 
 
 # --- Measuring -----------------------------------------------------------------------------------

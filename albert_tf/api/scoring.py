@@ -72,12 +72,14 @@ def pieces_of(tokenizer, texts, max_length, places=None):
             )
         ids.append(np.array(tokenizer.convert_tokens_to_ids(pieces), np.int32))
         if tokenizer.is_sentencepiece:
-            opens = [p.startswith(WORD_START) or is_unspaced(p[0]) for p in pieces]
-            after_space = (before == WORD_START for before in ["", *pieces])  # of the same word
-            opens = np.array(opens) & ~np.fromiter(after_space, bool, len(pieces))
+            # What follows a space that is a piece of its own belongs to the same word.
+            opens = [
+                before != WORD_START and (piece.startswith(WORD_START) or is_unspaced(piece[0]))
+                for before, piece in itertools.pairwise(["", *pieces])
+            ]
         else:
-            opens = np.array([not piece.startswith("##") for piece in pieces])
-        words.append(np.cumsum(opens) - opens[0])
+            opens = [not piece.startswith("##") for piece in pieces]
+        words.append(np.cumsum(opens) - int(opens[0]))
         unknown = [piece in UNKNOWN_PIECES or piece not in tokenizer.vocab for piece in pieces]
         num_unknown.append(sum(unknown))
     return Pieces(ids, words, num_unknown, tokenizer.special_ids())

@@ -389,7 +389,7 @@ def _of_squad(path, model):
     if is_usual or not (asked <= known or known & {"qas", "paragraphs"}):
         return None
     found = []
-    for place, context, qa in squad_questions.entries(path):
+    for place, context, qa in squad_questions.entries(path, rows):
         inputs = {"id": qa["id"], "question": qa.get("question"), "context": context}
         others = {n: value for n, value in qa["others"].items() if _is_copied(n, set(), model)}
         found.append((place, others | inputs))

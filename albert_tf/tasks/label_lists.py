@@ -37,6 +37,7 @@ MISSING = re.compile(
     r"|#NA|#N/?[ADV]( N/A)?"
     r"|#[¡¿]?(DIV/0|NAME|NOM|NOMBRE|NULL|NUL|NUM|NÚM|REF|RIF|VALOR|VALUE|WERT|BEZUG|ZAHL|VALEUR)[!?]"
 )
+_MISSING_LABEL = re.compile(rf"{MISSING.pattern}|[-?.]", re.IGNORECASE)
 _CODE = re.compile(r"-(1|100|9+)|99+")  # numbers that may
 _FAR, _FEW = 5, 4  # ranges of the other numbers, and numbers of which only codes are far
 _TRUTHS = {"true": "1", "false": "0"}
@@ -293,7 +294,7 @@ def are_stand_ins(labels, known=()):
 
 def is_missing(label):
     """Whether a label is one of the texts of `MISSING`, in any case, or a sign (bool)."""
-    return bool(re.fullmatch(rf"{MISSING.pattern}|[-?.]", label, re.IGNORECASE))
+    return bool(_MISSING_LABEL.fullmatch(label))
 
 
 def missing_numbers(numbers):

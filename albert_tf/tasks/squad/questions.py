@@ -100,7 +100,7 @@ def check_not_swapped(question, context, place=""):
         )
 
 
-def entries(path):
+def entries(path, found=None):
     """Yields (where, context, qa) for every question of a file; `where` is for messages.
 
     The file has the form of SQuAD, or has a question with its `context` in each row: JSON in any
@@ -114,12 +114,13 @@ def entries(path):
 
     Args:
         path: str.
+        found: list of dicts, its `rows`, if they have been read.
 
     Raises:
         UserError: the file cannot be read or is not a SQuAD file, or two questions have the same
             id.
     """
-    found, by_id = [*_questions(path)], {}
+    found, by_id = [*_questions(path, rows(path) if found is None else found)], {}
     ids = [_id_of(qa, where) for where, _, qa in found]
     given = {*ids}
     for number, (_, context, qa) in enumerate(found):
@@ -137,9 +138,9 @@ def entries(path):
         yield where, context, qa
 
 
-def _questions(path):
-    """Yields (where, context or None, renamed question) for every question."""
-    field, found = json_file.field, rows(path)
+def _questions(path, found):
+    """Yields (where, context or None, renamed question) for every question of some rows."""
+    field = json_file.field
     for a, (row, article) in enumerate(zip(found, renamed(found, path), strict=True)):
         where, paragraphs = f"{path}, row {a}", [article]
         if row.keys() == {"header"}:  # of MRQA
@@ -226,9 +227,10 @@ def _normal(qa, context, where):
 def _stands_for_none(answer, context):
     """Whether an answer is a text such as NA, which is no word of its context."""
     text = answer["text"].strip()
-    is_none = text.casefold() in _NO_ANSWER or label_lists.is_missing(text)
+    if not (text.casefold() in _NO_ANSWER or label_lists.is_missing(text)):
+        return False
     word = rf"(?<!\w){re.escape(text)}(?!\w)"
-    return is_none and isinstance(context, str) and not (text and re.search(word, context))
+    return isinstance(context, str) and not (text and re.search(word, context))
 
 
 def _parsed(value, begins):
