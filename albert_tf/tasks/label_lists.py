@@ -318,7 +318,21 @@ def _is_code(number):
     return bool(_CODE.fullmatch(f"{number:.15g}"))
 
 
-def doubts(counts, multi_label=False, form=None, most=1, is_of_words=False):
+def doubts_of_words(counts):
+    """Yields warnings of labels of words that may be two spellings of one, or missing.
+
+    Args:
+        counts: dict from label to its count in the training file.
+    """
+    counts = _in_order(counts)
+    yield from _on_spelling(counts)
+    # Most words are in no span, for which - or none may stand too.
+    remedy = "words may stand for a missing one: correct it, or leave these words out"
+    for label in _missing(counts, {".", max(counts, key=counts.get, default="")}):
+        yield f"the label {label!r} of {counts[label]} {remedy}"
+
+
+def doubts(counts, multi_label, form, most):
     """Yields warnings of labels that may be two spellings of one, missing, joined, or numbers.
 
     Args:
@@ -326,27 +340,14 @@ def doubts(counts, multi_label=False, form=None, most=1, is_of_words=False):
         multi_label: bool, whether a text has any number of labels.
         form: Form of several labels; None if they are columns, or one each.
         most: int, labels of a text.
-        is_of_words: bool, whether words have the labels, and not texts.
     """
-    counts = {label: counts[label] for label in sorted(counts, key=tables.order)}
+    counts = _in_order(counts)
     yield from _on_spelling(counts)
-    values = [*map(tables.number, counts)]
-    codes = {x for x in missing_numbers(values) if _is_code(x)}
-    signs = {label for label in counts if not any(map(str.isalnum, label))}
-    ordinary = signs if len(signs) > 1 else set()
-    if is_of_words and counts:  # most words are in no span, for which - or none may stand too
-        ordinary |= {".", max(counts, key=counts.get)}
-    missing = [x for x in counts if x not in ordinary and is_missing(x)]
-    missing += [x for x in counts if tables.number(x) in codes]
-    missing *= len(missing) < len(counts)
-    unit, remedy = "words", "correct it, or leave these words out"
-    if not is_of_words:
-        others = resolve.as_flag("labels", [label for label in counts if label not in missing])
-        unit, remedy = "rows", f"{others} --skip_other_labels leaves them out"
+    missing = _missing(counts)
+    others = resolve.as_flag("labels", [label for label in counts if label not in missing])
+    remedy = f"rows may stand for a missing one: {others} --skip_other_labels leaves them out"
     for label in missing:
-        yield f"the label {label!r} of {counts[label]} {unit} may stand for a missing one: {remedy}"
-    if is_of_words:
-        return
+        yield f"the label {label!r} of {counts[label]} {remedy}"
     marks = _ALWAYS + (() if multi_label else _PERHAPS)
     several = next((label for label in counts if is_joined(label, {*counts}, marks)), None)
     if several:
@@ -358,13 +359,32 @@ def doubts(counts, multi_label=False, form=None, most=1, is_of_words=False):
             f"{remedy}"
         )
     fraction = next((label for label in counts if tables.number(label) % 1), None)
-    if fraction and all(map(math.isfinite, values)):
+    if fraction and all(math.isfinite(tables.number(label)) for label in counts):
         yield f"labels such as {fraction} are classes: to predict numbers, give --regression"
     if form and most < 2:
         yield (
             f"--multi_label, but no text has several labels, with {LABEL_SEPARATOR}, ; or , "
             f"between them, as in a{LABEL_SEPARATOR}b"
         )
+
+
+def _in_order(counts):
+    return {label: counts[label] for label in sorted(counts, key=tables.order)}
+
+
+def _missing(counts, ordinary=()):
+    """Labels that may stand for missing ones, unless all of them do: list of str.
+
+    Args:
+        counts: dict from label to its count.
+        ordinary: set of str, labels that stand for no missing one; nor do signs next to others.
+    """
+    signs = {label for label in counts if not any(map(str.isalnum, label))}
+    ordinary = {*ordinary, *(signs if len(signs) > 1 else ())}
+    codes = {x for x in missing_numbers(map(tables.number, counts)) if _is_code(x)}
+    found = [label for label in counts if label not in ordinary and is_missing(label)]
+    found += [label for label in counts if tables.number(label) in codes]
+    return found if len(found) < len(counts) else []
 
 
 def _on_spelling(counts):

@@ -10,6 +10,8 @@ import itertools
 import math
 import re
 import reprlib
+import statistics
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from albert_tf.corpus import unpacking
@@ -45,15 +47,21 @@ _INDEX = re.compile(r"\d+([-.]\d+)?")  # the last of a word of CoNLL-U that is n
 
 
 class Word(NamedTuple):
-    """A word, its label ("" if the file has none) and the number of its line in `Sentences.lines`.
+    """A word of a file.
 
-    `place` is file and line, for messages.
+    Attributes:
+        text: str.
+        label: str; "" if the file has none.
+        line: int, number of its line in `Sentences.lines`, from 1.
+        place: str, file and line, for messages.
+        cells: list of str, all columns of its line, as they are written.
     """
 
     text: str
     label: str
     line: int = 0
     place: str = ""
+    cells: Sequence[str] = ()
 
 
 class Columns(NamedTuple):
@@ -78,12 +86,14 @@ class Form(NamedTuple):
         width: int, the number of columns of most words; 0 if it is unknown.
         has_tabs: bool, whether tabs alone separate its columns.
         label: str, the name of the column of labels; "" if it is unknown.
+        has_spaces: bool, whether spaces separate its columns, in lines without a tab.
     """
 
     header: tuple = ()
     width: int = 0
     has_tabs: bool = False
     label: str = ""
+    has_spaces: bool = False
 
 
 UNKNOWN = Form()
@@ -100,13 +110,12 @@ class Sentences(list):
             those of CoNLL-U that are only parts of words or several words.
         columns: Columns, those found.
         form: Form; also `header`, its names of columns.
-        has_spaces: bool, as of `columns_of`.
     """
 
-    def __init__(self, sentences, path, lines, comments, columns, form, has_spaces):
+    def __init__(self, sentences, path, lines, comments, columns, form):
         super().__init__(sentences)
         self.path, self.lines, self.comments, self.columns = path, lines, comments, columns
-        self.form, self.header, self.has_spaces = form, form.header, has_spaces
+        self.form, self.header = form, form.header
 
     @property
     def words(self):
@@ -116,7 +125,7 @@ class Sentences(list):
     @property
     def rows(self):
         """The columns of the line of each word: list of lists of str."""
-        return [columns_of(self.lines[word.line - 1], self.has_spaces) for word in self.words]
+        return [word.cells for word in self.words]
 
     @property
     def labels(self):
@@ -166,7 +175,8 @@ def read(path, labels=(), needs_labels=True, columns=RECOGNISED, form=UNKNOWN):
     last = -1 if columns.label is None else columns.label
     are_known = tag_schemes.are_of_spans(found) or (last != -1 and not found.isdisjoint(labels))
     spaced = sum(" " in sentences.lines[word.line - 1].strip() for word in sentences.words)
-    fits = sentences.has_spaces and sentences.form.width <= form.width and not _is_ragged(sentences)
+    ours = sentences.form
+    fits = ours.has_spaces and ours.width <= form.width and not _is_ragged(sentences)
     may_be_texts = spaced * 2 > len(sentences.words) and not (needs_labels or are_known or fits)
     if may_be_texts and not are_words(sentences, columns.word, last, labels):
         raise UserError(
@@ -257,26 +267,24 @@ def read_words(path, columns=RECOGNISED, labels=(), form=UNKNOWN):
     has_spaces = not is_table and _have_spaces(lines, labels, form)
     rows = [(n, _cells_of(line, has_spaces)) for n, line in enumerate(lines, start=1)]
     columns, names, divides = _read_header(path, lines, rows, columns, form)
-    is_comment = _comments(lines, [row for row in rows if row[1]], labels)
-    kept = [row for row in rows if is_table or not (row[1] and is_comment(*row))]
-    left_out = len(rows) - len(kept)
-    kept = _divided(path, kept, [n for n in divides if n not in columns])
-    groups = itertools.groupby(kept, key=lambda row: bool(row[1]))
-    groups = [list(group) for is_words, group in groups if is_words]
-    left_out += sum(map(len, groups))
-    groups, has_index = _of_index(groups)
-    left_out -= sum(map(len, groups))
+    filled = [row for row in rows if row[1]]
+    if not is_table:
+        is_comment = _comments(lines, filled, labels)
+        rows = [row for row in rows if not (row[1] and is_comment(*row))]
+    rows = _divided(path, rows, [n for n in divides if n not in columns])
+    groups = itertools.groupby(rows, key=lambda row: bool(row[1]))
+    groups, has_index = _of_index([list(group) for is_words, group in groups if is_words])
+    groups = [*filter(None, groups)]
+    if not groups:
+        raise UserError(f"{path} holds no word; a line is a word and its label")
     if columns.word is None:
         columns = columns._replace(word=int(has_index))
-    sentences = (
-        [_word(n, cells, columns, places[n - 1]) for n, cells in group] for group in groups
-    )
-    if not any(groups):
-        raise UserError(f"{path} holds no word; a line is a word and its label")
-    ((width, _),) = collections.Counter(len(x) for group in groups for _, x in group).most_common(1)
+    found = [[_word(n, cells, columns, places[n - 1]) for n, cells in group] for group in groups]
+    widths = [len(word.cells) for words in found for word in words]
     has_tabs, place = not (is_table or has_spaces), -1 if columns.label is None else columns.label
-    form = Form((*(names or keys or ()),), width, has_tabs, "".join(names[place:][:1]))
-    return Sentences(filter(None, sentences), path, lines, left_out, columns, form, has_spaces)
+    label = "".join(names[place:][:1])
+    form = Form((*(names or keys or ()),), statistics.mode(widths), has_tabs, label, has_spaces)
+    return Sentences(found, path, lines, len(filled) - len(widths), columns, form)
 
 
 def _lines(path, columns, form):
@@ -399,6 +407,8 @@ def _read_header(path, lines, rows, columns, form):
     widths = {len(cells) for _, cells in rows if cells and not cells[0].startswith("#")}
     is_csv, given, cells = path.endswith(".csv"), tables.names_in(columns), []
     for place, (number, cells) in enumerate(rows):
+        if not cells:
+            continue
         line = lines[number - 1]
         comment = _COMMENT.match(line) if widths else None
         names = [name.strip() for name in columns_of(line[comment.end() if comment else 0 :])]
@@ -407,18 +417,19 @@ def _read_header(path, lines, rows, columns, form):
         is_header = given or is_csv or len(widths) == 1 or "\t" in line
         if comment:
             is_header = len(names) in widths and "=" not in names and {*given} <= {*names}
-        if cells and is_header and tables.names_in(named):
+        if is_header and tables.names_in(named):
             lines[number - 1] = ""
             del rows[place]
             found = named if columns == RECOGNISED else columns
             known = dict(enumerate(form.header))
             if form.label and is_part and (form.label not in names or columns == RECOGNISED):
                 found = found._replace(label=form.label if form.label in names else len(known))
-            given = [c for c in found if c is not None]
-            numbers = {c: tables.number_of(c, names, path, known=known) for c in given}
+            numbers = (
+                None if c is None else tables.number_of(c, names, path, known=known) for c in found
+            )
             divides = [n for n, name in enumerate(names) if _DIVIDES.fullmatch(name)]
-            return Columns(*map(numbers.get, found)), names, divides
-        if cells and not comment:
+            return Columns(*numbers), names, divides
+        if not comment:
             break
     return columns, [], [n for n, cell in enumerate(cells) if is_csv and _NUMBERED.fullmatch(cell)]
 
@@ -575,14 +586,14 @@ def are_words(found, given, label, labels):
     if width > 1 and (are_known or of_labels == {"_"} or tag_schemes.are_of_spans(of_labels)):
         return True
     is_apart = isinstance(given, int) or found.path.endswith(".tsv") or 1 < len(found) < len(rows)
-    if found.has_spaces:  # tags are repeated or in capitals, and the words of texts are not
+    if found.form.has_spaces:  # tags are repeated or in capitals, and the words of texts are not
         others = [cells for n, cells in enumerate(columns) if n != (given or 0)]
         are_tags = (
             len({*cells}) * 2 <= len(alike) or all(cell == cell.upper() for cell in cells)
             for cells in others
         )
         is_apart &= any(are_tags)
-    is_list = not (found.has_spaces or found.path.endswith(".csv"))
+    is_list = not (found.form.has_spaces or found.path.endswith(".csv"))
     is_list = is_list and not any(" " in cell for cell in itertools.chain(*columns))
     counts = [sum(" " not in cell and 0 < len(cell) < _LONG for cell in cells) for cells in columns]
     return (is_apart or is_list) and min(counts) * 2 > len(alike)
@@ -601,9 +612,9 @@ def _check_words(sentences, columns, labels):
     """
     path, words, rows = sentences.path, sentences.words, sentences.rows
     # Several labels, next to a cell with as many parts.
-    several = [(w, row) for w, row in zip(words, rows, strict=True) if _size(w.label) > 1]
-    if several and all([*map(_size, row)].count(_size(w.label)) > 1 for w, row in several):
-        word, _ = several[0]
+    several = [word for word in words if _size(word.label) > 1]
+    if several and all([*map(_size, w.cells)].count(_size(w.label)) > 1 for w in several):
+        word = several[0]
         raise UserError(
             f"{word.place}: there are {_size(word.label)} labels, {reprlib.repr(word.label)}: "
             "write a word and its label on each line, or lists in --text_column and --label_column"
@@ -657,7 +668,7 @@ def _word(line, cells, columns, place):
     word, label = columns.word, _label_place(cells, columns)
     if word >= len(cells) or not cells[word]:
         raise UserError(f"{place}: column {word} has no word; --text_column gives another")
-    return Word(cells[word], "".join(cells[label : label + 1]).strip(), line, place)
+    return Word(cells[word], "".join(cells[label : label + 1]).strip(), line, place, cells)
 
 
 def _label_place(cells, columns):
@@ -720,7 +731,7 @@ def find_labels(data_dir, given=None, columns=RECOGNISED):
         )
     # Marks, such as a hyphen, may be their own tags.
     counts = collections.Counter(w.label for w in sentences.words if w.label != w.text)
-    for doubt in label_lists.doubts(counts, is_of_words=True):
+    for doubt in label_lists.doubts_of_words(counts):
         print(f"Warning: {path}: {doubt}")
     if all(math.isfinite(tables.number(label)) for label in found):
         print(
@@ -753,9 +764,9 @@ def with_labels(sentences, labels):
         were, or blank.
     """
     lines = [line.strip() for line in sentences.lines]
-    for word, label, cells in zip(sentences.words, labels, sentences.rows, strict=True):
-        place = _label_place(cells, sentences.columns)
-        lines[word.line - 1] = "\t".join([*cells[:place], label, *cells[place + 1 :]])
+    for word, label in zip(sentences.words, labels, strict=True):
+        place = _label_place(word.cells, sentences.columns)
+        lines[word.line - 1] = "\t".join([*word.cells[:place], label, *word.cells[place + 1 :]])
     for before, after in itertools.pairwise(sentences):
         if after[0].line == before[-1].line + 1:  # no blank line divides them
             lines[before[-1].line - 1] += "\n"
