@@ -15,6 +15,7 @@ import reprlib
 import sys
 import types
 import unicodedata
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from albert_tf.errors import UserError, check_json, decode, parse_json
@@ -311,22 +312,22 @@ class Table(NamedTuple):
     Attributes:
         path: str.
         form: Form.
+        known: dict, as of `number_of`.
+        is_own: bool, whether it is a user's own, which has no row that is longer than the first.
         header: list of str, the names of the columns; None if there are none.
         first: list of str, the first row, or the names of the columns.
         rows: list of Row.
         left_out: int, number of rows left out.
-        known: dict, as of `number_of`.
-        is_own: bool, whether it is a user's own, which has no row that is longer than the first.
     """
 
     path: str
     form: Form
-    header: list | None
-    first: list
-    rows: list
-    left_out: int
-    known: dict
+    known: Mapping
     is_own: bool
+    header: list | None = None
+    first: Sequence[str] = ()
+    rows: Sequence[Row] = ()
+    left_out: int = 0
 
     def __str__(self):
         names = reprlib.repr(self.header)[1:-1] if self.header else "no header"
@@ -355,36 +356,42 @@ class Table(NamedTuple):
         numbers = [self.number_of(column) for column in columns]
         width = max(numbers) + 1 - min(0, *numbers)
         blank = [""] * max(width, len(self.first)) if keep_blank else []
-        found, left_out = [], self.left_out
+        found = []
         for row in self.rows:
-            cells = row.cells or blank
             if self.is_own:
                 _check_against_first(row, self)
+            cells = row.cells or blank
             if len(cells) >= width:
-                found.append(Row(*row[:3], cells, [cells[n] for n in numbers]))
-                for n in numbers:
-                    if not self.form.separator:
-                        check_json(self.header[n], cells[n], row.place)
-                    if isinstance(cells[n], _Object):
-                        raise UserError(
-                            f"{row.place}: {self.header[n]!r} is an object, but a text in other "
-                            "rows: write texts in all rows"
-                        )
-            elif not cells or skip_short:
-                left_out += 1
-            else:
-                fault, remedy = f"{row.place}: {len(cells)} columns", ": correct the row"
-                if max(map(len, [self.first, *(row.cells for row in self.rows)])) < width:
-                    fault += ", as in all rows"
-                    remedy = ": columns are numbered from 0; name them in a header, add empty ones"
-                raise UserError(
-                    f"{fault}, but {width} are needed, with {self.form}{remedy}, or give another "
-                    "--delimiter"
-                )
+                if not self.form.separator:
+                    self._check_values(numbers, cells, row.place)
+                found.append(row._replace(cells=cells, values=[cells[n] for n in numbers]))
+            elif cells and not skip_short:
+                raise self._too_short(row, width)
         if not found:
             short = f": all rows have fewer than {width} columns" * any(r.cells for r in self.rows)
             raise UserError(f"{self.path} holds no example{short}")
-        return self._replace(rows=found, left_out=left_out)
+        return self._replace(rows=found, left_out=self.left_out + len(self.rows) - len(found))
+
+    def _check_values(self, numbers, cells, place):
+        """Raises UserError if values of a JSON object are no valid Unicode, or are objects."""
+        for n in numbers:
+            check_json(self.header[n], cells[n], place)
+            if isinstance(cells[n], _Object):
+                raise UserError(
+                    f"{place}: {self.header[n]!r} is an object, but a text in other rows: write "
+                    "texts in all rows"
+                )
+
+    def _too_short(self, row, width):
+        """The UserError of a row that lacks columns."""
+        fault, remedy = f"{row.place}: {len(row.cells)} columns", "correct the row"
+        if max(map(len, [self.first, *(each.cells for each in self.rows)])) < width:
+            fault += ", as in all rows"
+            remedy = "columns are numbered from 0; name them in a header, add empty ones"
+        return UserError(
+            f"{fault}, but {width} are needed, with {self.form}: {remedy}, or give another "
+            "--delimiter"
+        )
 
 
 def _content(path, lines, is_own):
@@ -445,9 +452,10 @@ def open_table(
     """
     content = _without_comments(_content(path, start or lines, quoted_tabs), any_of)
     form = find_form(content.lstrip(b"\r\n"), path, any_of, delimiter, quoted_tabs)
-    lines = [line + b"\n" for line in content.removesuffix(b"\n").split(b"\n")]
+    found = Table(path, form, known, is_own=quoted_tabs)
     if start and not form.separator:
-        return Table(path, form, None, [], [], 0, known, quoted_tabs)
+        return found
+    lines = [line + b"\n" for line in content.removesuffix(b"\n").split(b"\n")]
     table = [*rows(lines, path, form, start is None)] if form.separator else _objects(content, path)
     if not table:
         raise UserError(f"{path} holds no example")
@@ -469,12 +477,12 @@ def open_table(
         has_header = all(map(names_in, any_of)) or _has_names(first, named) or is_numbering(first)
     left_out = top if has_header else 0  # nothing before a header is a row
     numbered = itertools.islice(enumerate(table[left_out:]), int(has_header), None)
-    found = [
+    kept = [
         Row(f"{path}, line {line}", line, number, cells, cells)
         for number, (line, cells) in numbered
     ]
     header = first if has_header else None
-    return Table(path, form, header, table[top][1], found, left_out, known, is_own=quoted_tabs)
+    return found._replace(header=header, first=table[top][1], rows=kept, left_out=left_out)
 
 
 def first_lines(lines, count=SAMPLE_LINES):
