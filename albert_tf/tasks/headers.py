@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether the first row of a user's own table names the columns, where flags give their numbers.
+"""Whether the first row of a table names the columns, where columns are given by number.
 
 `tables.open_table` recognises a header that has the names given by flags, or that only numbers the
-columns. Needs no TensorFlow.
+columns. Files of GLUE have a header in known splits.
 """
 
 import contextlib
@@ -77,12 +77,22 @@ def _is_apart(task, rows):
     return bool(first) and tables.may_be_names(first, others)
 
 
-def check_alone(task, table, split):
-    """Raises UserError if a file may begin with a header that others do not share.
+def check_names(task, table, split):
+    """Raises UserError if the header of a file of GLUE seems to be an example."""
+    if split == "test":
+        is_example = table.header[:1] and table.header[0].isdecimal()
+    else:
+        has_columns = len(table.header) > max(task.text + task.label)
+        is_example = has_columns and task.is_label(table.header[task.label[0]])
+    if is_example:
+        raise UserError(f"{table.path}, line 1: put the names of the columns first, as a header")
 
-    It would be read as an example. Its numbers may number columns, some of which were dropped. In a
-    test file, it may also have words; if no labels show that it is a header, this is only a
-    warning.
+
+def check_example(task, table, split):
+    """Raises UserError if the first example of a file may be a header that others do not share.
+
+    Its numbers may number columns, some of which were dropped. In a test file, it may also have
+    words; if no labels show that it is a header, this is only a warning.
     """
     rows = [row.cells for row in table.rows if any(row.cells)]
     kind, message = _kind_of_first_row(task, rows), _may_be_header(table.rows[0].place)

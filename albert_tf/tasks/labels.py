@@ -21,7 +21,7 @@ _LINE_ENDS = re.compile(r"\s*[\t\r\n]\s*")
 _THOUSANDS = re.compile(r"[+\u2212-]?[1-9]\d{0,2}([.,])\d{3}(\1\d{3})*")
 
 
-def labels_of(task, table, normalize, skip_others=False):
+def labels_of(task, table, normalize=str.strip, skip_others=False):
     """The labels of the rows of a training or development file: list.
 
     The label is None where a row has other labels than those of the task and `skip_others` is set.
@@ -56,11 +56,14 @@ def labels_of(task, table, normalize, skip_others=False):
     return labels_of_rows
 
 
-def test_labels(task, table, normalize):
+def test_labels(task, table):
     """The labels of a user's own test file: list, None for rows without one that is known.
 
-    If a row has another label, no row counts as labelled, unless such rows are skipped. Arguments
-    are as of `labels_of`; the values of the table are the texts alone.
+    If a row has another label, no row counts as labelled, unless such rows are skipped.
+
+    Args:
+        task: glue.GlueTask.
+        table: tables.Table, whose values are the texts alone.
     """
     none = [None] * len(table.rows)
     if not (task.is_own and task.label):
@@ -75,7 +78,7 @@ def test_labels(task, table, normalize):
     if not has_names or label_lists.are_stand_ins(given, task.labels):
         return none
     try:
-        found = labels_of(task, labelled, normalize, skip_others=task.skip_other_labels)
+        found = labels_of(task, labelled, skip_others=task.skip_other_labels)
         known = [label for label in found if label is not None]
         if len(known) < len(found):
             others = f"{len(found) - len(known)} of {len(found)} rows"
@@ -87,7 +90,7 @@ def test_labels(task, table, normalize):
         return none
 
 
-def label_texts(task, table, normalize, needed=True):
+def label_texts(task, table, normalize=str.strip, needed=True):
     """Labels of rows: list of lists of str.
 
     If labels are not `needed`, an empty one is none of the task's, and so is another value than 0
@@ -119,7 +122,8 @@ def _labels_of_columns(task, rows, cells, needed):
     for row, values in zip(rows, cells, strict=True):
         others = {c: v for c, v in zip(task.label, values, strict=True) if v not in may_be}
         is_other = len(others) == len(values)  # a row without any label
-        for column, value in others.items() if needed or not is_other else ():
+        if others and (needed or not is_other):
+            column, value = next(iter(others.items()))
             raise UserError(
                 f"{row.place}: column {column!r} has {value!r}: label columns need 0 or 1, yes "
                 f"or no, or 1 or x and empty cells" + f"; with --labels, {_SKIP}" * is_other

@@ -89,12 +89,11 @@ def columns(*given):
 
 def _as_in_training(task, data_dir, header):
     """The task with a header, the form of several labels, and all labels, as the training file."""
-    path = reading.input_file(task, data_dir, "train", split_files.LABELS_NEEDED)
-    table = reading.read_rows(task, data_dir, "train")
+    table = reading.read_rows(task, data_dir, "train", split_files.LABELS_NEEDED)
     if header is None:
         task = dataclasses.replace(task, header=table.header or ())
     if task.multi_label and len(task.label) == 1:
-        with about(path):
+        with about(table.path):
             form = label_lists.find_form([row.values[-1] for row in table.rows], task.labels)
         task = dataclasses.replace(task, label_form=form)
     return dataclasses.replace(task, labels=_labels_in(task, table)) if task.labels == () else task
@@ -102,7 +101,7 @@ def _as_in_training(task, data_dir, header):
 
 def _labels_in(task, table):
     """The labels of a training file: tuple of str, by `tables.order`."""
-    found = label_texts(task, table, str.strip)
+    found = label_texts(task, table)
     first, others = found[0], [label for labels in found[1:] for label in labels]
     is_unsure = table.header is None and task.splits_with_header is None
     if is_unsure and first and {*first}.isdisjoint(others):
@@ -149,7 +148,7 @@ def label_scale(task, data_dir):
         data_dir: str.
     """
     table = reading.read_rows(task, data_dir, "train")
-    scores = labels_of(task, table, str.strip)
+    scores = labels_of(task, table)
     columns = [scores] if task.num_outputs == 1 else [*zip(*scores, strict=True)]
     for column in columns:
         for score in label_lists.missing_numbers(column):

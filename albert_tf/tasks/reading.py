@@ -68,7 +68,7 @@ def read_examples(task, data_dir, split, tokenizer):
     }
     name = names[task.test_guid if split == "test" else task.guid]
     if split == "test":
-        labels = test_labels(task, table, normalize)
+        labels = test_labels(task, table)
     else:
         labels = labels_of(task, table, normalize, skip_others=task.skip_other_labels)
     examples, are_labelled = [], []
@@ -87,14 +87,16 @@ def read_examples(task, data_dir, split, tokenizer):
     return Examples(examples, are_labelled, split == "test"), counts
 
 
-def read_rows(task, data_dir, split):
-    """Reads the rows of a split; arguments and errors are those of `read_examples`.
+def read_rows(task, data_dir, split, needed=None):
+    """Reads the rows of a split; errors are those of `read_examples`, and so are the arguments.
+
+    `needed` is as of `split_files.find`.
 
     Returns:
         tables.Table, whose values are the texts and, except in the test split, the label.
     """
     labelled = split != "test"
-    path = input_file(task, data_dir, split)
+    path = input_file(task, data_dir, split, needed)
     if labelled and not task.label:
         raise UserError(
             f"{path}: {split_files.NEEDED_BY[split]} needs --label_column, a name or a number"
@@ -125,16 +127,10 @@ def read_rows(task, data_dir, split):
     if task.is_own:
         _check_columns(columns, table)
         _check_seldom_separator(task, table)
-    if table.header is None and task.splits_with_header is None:
-        headers.check_alone(task, table, split)
-    if table.header is not None and not task.is_own:
-        if labelled:
-            has_columns = len(table.first) > max(columns)
-            is_example = has_columns and task.is_label(table.first[task.label[0]].strip())
-        else:
-            is_example = table.first[:1] and table.first[0].strip().isdecimal()
-        if is_example:
-            raise UserError(f"{path}, line 1: put the names of the columns first, as a header")
+        if table.header is None and task.splits_with_header is None:
+            headers.check_example(task, table, split)
+    elif table.header is not None:
+        headers.check_names(task, table, split)
     return table
 
 
