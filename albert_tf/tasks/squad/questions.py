@@ -305,9 +305,9 @@ def read_examples(path, training):
         if not json_file.field({"context": context}, "context", str, where).strip():
             raise UserError(f"{where}: the context is empty; remove the question")
         answers = answer_texts(qa, where) if "answers" in qa else None
-        taught = _answer_to_learn(qa, answers, context, where) if training else ()
-        given = qa["id"], question, context, answers, *taught
-        examples.append(SquadExample(*given, absent=qa.get("absent", "")))
+        taught = _answer_to_learn(qa, answers, context, where) if training else {}
+        taught["absent"] = qa.get("absent", "")
+        examples.append(SquadExample(qa["id"], question, context, answers, **taught))
     if not examples:
         raise UserError(f"{path} holds no question")
     if not (training or is_stated or any(example.answers for example in examples)):
@@ -398,9 +398,9 @@ def oddities(examples):
 
 
 def _answer_to_learn(qa, answers, context, where):
-    """The last four values of a SquadExample to train on."""
+    """The answer that a SquadExample to train on has: dict of its attributes."""
     if qa.get("is_impossible"):
-        return "", -1, True, 0
+        return {"orig_answer_text": "", "start_position": -1, "is_impossible": True}
     if not answers:
         others = reprlib.repr([*qa["others"]])[1:-1] or "none"
         raise UserError(
@@ -416,10 +416,12 @@ def _answer_to_learn(qa, answers, context, where):
         whole = tables.whole(str(start))
         start = int(whole) if whole else json_file.field(answer, "answer_start", int, where)
     if 0 <= start <= len(context) - len(text):
-        return text, start, False, 0
-    places = _in(context, text)
-    start, end = places[0] if places else (-1, -1)
-    return context[start:end] or text, start, False, len(places)
+        return {"orig_answer_text": text, "start_position": start}
+    if not (places := _in(context, text)):
+        return {"orig_answer_text": text, "start_position": -1}
+    start, end = places[0]
+    found = {"orig_answer_text": context[start:end], "start_position": start}
+    return found | {"places": len(places)}
 
 
 def _in(context, text):
