@@ -41,14 +41,28 @@ def field(found, name, kind, where):
     Args:
         found: the JSON value that should be an object with this name.
         name: str.
-        kind: type of the value. A bool is not accepted as int, and a str must be valid Unicode:
-            JSON can escape half a character.
+        kind: type of the value, as of `checked`.
         where: str, the place in the file, for the message.
 
     Raises:
         UserError: there is no such value.
     """
-    value = found.get(name) if isinstance(found, dict) else None
+    return checked(found.get(name) if isinstance(found, dict) else None, name, kind, where)
+
+
+def checked(value, name, kind, where):
+    """Returns a JSON value, after a check.
+
+    Args:
+        value: the JSON value.
+        name: str, of the value, for the message.
+        kind: type of the value. A bool is not accepted as int, and a str must be valid Unicode:
+            JSON can escape half a character.
+        where: str, the place in the file, for the message.
+
+    Raises:
+        UserError: it is of another kind.
+    """
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         state = "missing" if value is None else reprlib.repr(value)
         expected = f"{'an' if kind is int else 'a'} {kind.__name__}"

@@ -198,7 +198,7 @@ def read_passage(
     Raises:
         UserError: the passage does not have this form.
     """
-    field = json_file.field
+    field, checked = json_file.field, json_file.checked
     passage_id = passage.get("id") if isinstance(passage, dict) else None
     if type(passage_id) is not int:  # a bool is an int too
         passage_id = field(passage, "id", str, place)
@@ -214,12 +214,12 @@ def read_passage(
     entries = zip(questions, options, answers, strict=True)
     for number, (question, choices, answer) in enumerate(entries, start=1):
         where = f"{place}, question {number}"
-        question = normalize(field({"question": question}, "question", str, where))
+        question = normalize(checked(question, "question", str, where))
         if not isinstance(choices, list) or not 2 <= len(choices) <= most_options:
             raise UserError(
                 f"{where}: there must be 2 to {most_options} options, not {reprlib.repr(choices)}"
             )
-        choices = [normalize(field({"option": text}, "option", str, where)) for text in choices]
+        choices = [normalize(checked(text, "option", str, where)) for text in choices]
         if needs_answers or answer is not None:
             answer = _letter(answer, options[number - 1], where)
         # In files of RACE every underscore is a gap, as in the original, so "__" gets two options.

@@ -302,7 +302,7 @@ def read_examples(path, training):
     for where, context, qa in entries(path):
         is_stated |= qa.get("is_impossible") is True
         question = json_file.field(qa, "question", str, where)
-        if not json_file.field({"context": context}, "context", str, where).strip():
+        if not json_file.checked(context, "context", str, where).strip():
             raise UserError(f"{where}: the context is empty; remove the question")
         answers = answer_texts(qa, where) if "answers" in qa else None
         taught = _answer_to_learn(qa, answers, context, where) if training else {}
