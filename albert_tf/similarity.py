@@ -28,8 +28,8 @@ def read(path):
     """
     task = glue.TASKS["sts-b"]
     columns = (*task.text, *task.label)
-    table = tables.open_table(path, columns, has_header=True, quoted_tabs=False).take(columns)
-    scores = labels_of(task, table, str.strip)
+    table = tables.open_table(path, columns, has_header=True, is_own=False).take(columns)
+    scores = labels_of(task, table)
     if len({*scores}) == 1:
         raise UserError(f"{path} has only the score {scores[0]}: give pairs with several scores")
     return [row.values[0] for row in table.rows], [row.values[1] for row in table.rows], scores

@@ -146,10 +146,15 @@ def bare(cell):
 def is_joined(label, labels, marks=_ALWAYS + _PERHAPS):
     """Whether a label consists of several others, a set of str, with one of `marks` between."""
     parts = [split([label], Form(mark))[0] for mark in marks]
-    if label[:1] + label[-1:] == _LIST:
+    if in_brackets(label):
         with contextlib.suppress(UserError):
             parts.append(items_of(label))
     return any(len(each) > 1 and {*each} <= labels for each in parts)
+
+
+def in_brackets(cell):
+    """Whether a cell stands in square brackets, as lists of JSON, Python and NumPy do (bool)."""
+    return cell[:1] + cell[-1:] == "[]"
 
 
 def _is_list(cell):
@@ -183,7 +188,7 @@ def only_ones(cells):
     """
     cells = [*map(bare, cells)]
     filled = [cell for cell in cells if cell]
-    if not filled or not all(cell[0] == "[" and cell[-1] == "]" for cell in filled):
+    if not filled or not all(map(in_brackets, filled)):
         return cells
     lists = [(cell and items_of(cell)) or [""] for cell in cells]
     if all(len(items) == 1 and items[0][:1] not in ("[", "{", "(") for items in lists):
@@ -327,9 +332,11 @@ def doubts_of_words(counts):
     counts = _in_order(counts)
     yield from _on_spelling(counts)
     # Most words are in no span, for which - or none may stand too.
-    remedy = "words may stand for a missing one: correct it, or leave these words out"
     for label in _missing(counts, {".", max(counts, key=counts.get, default="")}):
-        yield f"the label {label!r} of {counts[label]} {remedy}"
+        yield (
+            f"the label {label!r} of {counts[label]} words may stand for a missing one: correct "
+            "it, or leave these words out"
+        )
 
 
 def doubts(counts, multi_label, form, most):
@@ -345,9 +352,11 @@ def doubts(counts, multi_label, form, most):
     yield from _on_spelling(counts)
     missing = _missing(counts)
     others = resolve.as_flag("labels", [label for label in counts if label not in missing])
-    remedy = f"rows may stand for a missing one: {others} --skip_other_labels leaves them out"
     for label in missing:
-        yield f"the label {label!r} of {counts[label]} {remedy}"
+        yield (
+            f"the label {label!r} of {counts[label]} rows may stand for a missing one: {others} "
+            "--skip_other_labels leaves them out"
+        )
     marks = _ALWAYS + (() if multi_label else _PERHAPS)
     several = next((label for label in counts if is_joined(label, {*counts}, marks)), None)
     if several:

@@ -8,7 +8,7 @@ import itertools
 import re
 import reprlib
 import string
-import unicodedata
+from typing import NamedTuple
 
 from albert_tf.errors import UserError, about
 from albert_tf.tasks import column_roles, label_lists, tables
@@ -49,6 +49,21 @@ _LIST = re.compile(r"""\s*(\[.*\]|\([^()]*,[^()]*\)|\(\s*['"].*\))\s*""", re.DOT
 TEXT_LIST = re.compile(r"""\[([\s\[{]*["'].*)?\]""", re.DOTALL)
 # The parts of an answer such as (A), Answer: A, option_2, or B. red
 _SAID = re.compile(r"(?is)(?:(?:answer|option|choice)[\W_]*)?\(?([a-z]|\d+)(?:[.):](?!\d)\s*(.*))?")
+
+
+class Reading(NamedTuple):
+    """What an answer may mean.
+
+    Attributes:
+        answer: str, as it is written.
+        places: list of int or None, the place of the option by each way to read the answer: as the
+            name of an option, its text, its letter, or its number from 0 or 1.
+        row: str, file and line, for messages.
+    """
+
+    answer: str
+    places: list
+    row: str = ""
 
 
 # === Columns ===
@@ -163,7 +178,7 @@ def passages(path, with_answers=True, like=None):
 
 
 def _rows(path):
-    """Yields (file and line, passage without answers, list of `_reading` of each) of each row."""
+    """Yields (file and line, passage without answers, list of Reading or None) of each row."""
     table, roles = open_table(path)
     passage = rf"({'|'.join(ROLES['passage'])})\..*"
     parts = [name for name in table.header if re.fullmatch(passage, name.lower())]
@@ -176,7 +191,7 @@ def _rows(path):
             passage = {"id": _first(by_role["id"]) or str(number)}
             passage["article"] = _joined("passage", _first(by_role["passage"]))
             passage["questions"], passage["options"], readings = _questions_in(by_role, names)
-        yield row.place, passage, readings
+        yield row.place, passage, [found and found._replace(row=row.place) for found in readings]
 
 
 def _first(cells):
@@ -254,37 +269,30 @@ def _part(found, keys, default):
 
 
 def _reading(answer, options, names):
-    """What an answer may mean: (answer, list of int or None); None if it is missing.
+    """The Reading of an answer; None if it is missing.
 
-    The list has the place of the option by each way to read it: as the name of an option, its
-    text, its letter, or its number from 0 or 1. An answer such as "B. red" has to fit in both
-    parts.
+    An answer such as "B. red" has to fit in both parts.
 
     Args:
         answer: str.
         options: list of str.
         names: list of str, what the options are called; empty if that is not known.
     """
-    folded, count = [*map(_folded, options)], len(options)
+    folded, count = [*map(tables.folded, options)], len(options)
     is_none = label_lists.are_stand_ins([answer]) or label_lists.is_missing(answer)
-    if is_none and _folded(answer) not in folded:
+    if is_none and tables.folded(answer) not in folded:
         return None
     match = None if answer in options else _SAID.fullmatch(answer)
     said, rest = match.groups() if match else (answer, None)
     name = _place([*map(_key, names[:count])], _key(answer), _key(said))
     text = _place(options, answer, said)
     if text is None and len(answer) > 1:  # one letter is rather that of an option
-        text = _place(folded, _folded(answer))
-    letter = _place([*LETTERS[:count]], _folded(said).upper()) if name is None else name
+        text = _place(folded, tables.folded(answer))
+    letter = _place([*LETTERS[:count]], tables.folded(said).upper()) if name is None else name
     from_0, from_1 = (_place([*map(str, range(n, n + count))], tables.whole(said)) for n in (0, 1))
     places = name, text, letter, from_0, from_1
-    fits = [n is not None and (not rest or folded[n] == _folded(rest)) for n in places]
-    return answer, [n if fit else None for n, fit in zip(places, fits, strict=True)]
-
-
-def _folded(text):
-    """A text without differences of case, width, composed characters and white space."""
-    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+    fits = [n is not None and (not rest or folded[n] == tables.folded(rest)) for n in places]
+    return Reading(answer, [n if fit else None for n, fit in zip(places, fits, strict=True)])
 
 
 def _key(text):
@@ -299,13 +307,13 @@ def _place(items, *wanted):
 
 def _fitting(asked):
     """The ways to read answers by which each is an option: dict from their number to places."""
-    ways = enumerate(zip(*(places for _, (_, places) in asked), strict=True))
+    ways = enumerate(zip(*(reading.places for reading in asked), strict=True))
     return {way: places for way, places in ways if None not in places}
 
 
 def _asked(found):
-    """The readings of all answers of `_rows` that are not missing: list of (place, reading)."""
-    return [(place, reading) for place, _, readings in found for reading in readings if reading]
+    """The Readings of all answers of `_rows` that are not missing."""
+    return [reading for *_, readings in found for reading in readings if reading]
 
 
 def _letters_of(asked, like):
@@ -325,12 +333,12 @@ def _letters_of(asked, like):
     ways, letters = [*fitting] or [_TEXT, _LETTER], []
     if _NAME in fitting or first in others:  # names come first, and so do texts that are confirmed
         ways = ways[:1]
-    for place, (answer, places) in asked:
-        found = {places[way] for way in ways} - {None}
+    for reading in asked:
+        found = {reading.places[way] for way in ways} - {None}
         if len(found) > 1:
             raise UserError(
-                f"{place}: the answer {answer!r} may stand for several options: write all as "
-                "letters (A, B, ...) or, if options are letters, as numbers from 0"
+                f"{reading.row}: the answer {reading.answer!r} may stand for several options: "
+                "write all as letters (A, B, ...) or, if options are letters, as numbers from 0"
             )
-        letters += [LETTERS[n : n + 1] for n in found] or [answer]
+        letters += [LETTERS[n : n + 1] for n in found] or [reading.answer]
     return letters

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from albert_tf.errors import UserError
-from albert_tf.tasks import headers, split_files, tables
+from albert_tf.tasks import headers, label_lists, split_files, tables
 from albert_tf.tasks.labels import decimal_mark, labels_of, test_labels
 
 
@@ -107,8 +107,8 @@ def read_rows(task, data_dir, split, needed=None):
     else:
         has_header = split in task.splits_with_header
     known = task.named if task.is_own else dict(zip(columns, task.names, strict=False))
-    form = {"delimiter": task.delimiter, "quoted_tabs": task.is_own}
-    table = tables.open_table(path, columns, has_header=has_header, known=known, **form)
+    given = {"has_header": has_header, "known": known, "delimiter": task.delimiter}
+    table = tables.open_table(path, columns, **given, is_own=task.is_own)
     named = {*known.values()}.intersection(table.header or ())
     if named and not task.is_own and (lacking := sorted({*known.values()} - named)):
         raise UserError(
@@ -158,7 +158,7 @@ def _check_texts(task, table, split):
                 f"is empty in all rows, with {table.form}: separate columns by a single character, "
                 "such as a tab, or"
             )
-        elif not table.form.separator and all(t[:1] + t[-1:] == "[]" for t in texts):
+        elif not table.form.separator and all(map(label_lists.in_brackets, texts)):
             fault = f"has lists, such as {reprlib.repr(texts[0])}: join each list to a text, or"
         elif not (fault := tables.fault_of_texts(table, column, columns, labels or ())):
             continue
@@ -202,11 +202,14 @@ def describe(task, data_dir, split="train"):
         labels = ", labels with decimal commas" * ("," in map(decimal_mark, scores))
     elif task.multi_label:
         labels = f", labels: {task.label_form or 'a column for each'}"
-    names, shown = dict(enumerate(table.header or ())), [*map(repr, columns)]
-    for place, column in enumerate(columns):
-        if isinstance(column, int) and (number := table.number_of(column)) in names:
-            shown[place] = f"{number} ({names[number]!r})"
-    return f"{table}{labels}", shown
+    return f"{table}{labels}", [_shown(column, table) for column in columns]
+
+
+def _shown(column, table):
+    """A column as it was given; a number is that of this table, with its name if it has one."""
+    names = dict(enumerate(table.header or ()))
+    number = None if isinstance(column, str) else table.number_of(column)
+    return f"{number} ({names[number]!r})" if number in names else repr(column)
 
 
 def input_file(task, data_dir, split, needed=None):

@@ -162,7 +162,8 @@ def find_form(content, path, any_of, delimiter=None, quoted_tabs=True):
         path: str; if its name ends in .csv, commas come before tabs.
         any_of: sequence of sequences of columns, one of which is needed, as of `open_table`.
         delimiter: str or None, the separator if it is known.
-        quoted_tabs: bool; if False, quotes are ordinary characters between tabs.
+        quoted_tabs: bool, whether cells between tabs may stand in quotes, and rows may be JSON;
+            otherwise quotes are ordinary characters there.
 
     Returns:
         Form.
@@ -173,14 +174,15 @@ def find_form(content, path, any_of, delimiter=None, quoted_tabs=True):
     if not quoted_tabs and b"\t" in first_line and not path.endswith(".csv"):
         return TABS
     hint = re.match(rb"sep=(.)\r?\n", content)
-    if hint and delimiter in (None, hint[1].decode(errors="replace")):
-        return Form(hint[1].decode(errors="replace"), True, has_hint=True)
+    hinted = hint and hint[1].decode(errors="replace")
+    if hinted and delimiter in (None, hinted):
+        return Form(hinted, True, has_hint=True)
     tabs = Form("\t", quoted_tabs and _has_quoted_cells(content))
+    if delimiter:
+        return tabs if delimiter == "\t" else Form(delimiter, True)
     forms = [tabs, *(Form(mark, True) for mark in [*SEPARATORS, *_UNUSUAL] if mark != "\t")]
     if path.endswith(".csv"):
         forms.sort(key=lambda form: form.separator != ",")
-    if delimiter:
-        return tabs if delimiter == "\t" else Form(delimiter, True)
     text = content[:_SAMPLE].decode(errors="replace").replace("\r", "")
     lines = [f"{line}\n" for line in text.split("\n")[:SAMPLE_LINES]]
     found = {form: rank for form in forms if (rank := _rank(lines, form, any_of)) is not None}
@@ -330,8 +332,8 @@ class Table(NamedTuple):
     left_out: int = 0
 
     def __str__(self):
-        names = reprlib.repr(self.header)[1:-1] if self.header else "no header"
-        return f"{self.path}: {self.form}, {f'header {names}' if self.header else names}"
+        header = f"header {reprlib.repr(self.header)[1:-1]}" if self.header else "no header"
+        return f"{self.path}: {self.form}, {header}"
 
     def number_of(self, column):
         """Number of a column, as of `number_of`."""
@@ -426,7 +428,7 @@ def open_table(
     has_header=None,
     known=types.MappingProxyType({}),
     delimiter=None,
-    quoted_tabs=True,
+    is_own=True,
 ):
     """Reads a file with columns: separated by tabs or otherwise, CSV, or JSON objects.
 
@@ -442,7 +444,8 @@ def open_table(
         known: dict from number to name, as of `number_of`. A row with the names of all columns of
             one of `any_of` is a header.
         delimiter: str or None, as of `find_form`.
-        quoted_tabs: bool, whether it is a user's own file, as of `find_form`; `Table.is_own` then.
+        is_own: bool, whether it is a user's own file, not one of GLUE: it may be JSON, and cells
+            between tabs may stand in quotes.
 
     Returns:
         Table, all of whose rows are there.
@@ -450,22 +453,23 @@ def open_table(
     Raises:
         UserError: the file cannot be read, is empty or not UTF-8, or its quotes do not fit.
     """
-    content = _without_comments(_content(path, start or lines, quoted_tabs), any_of)
-    form = find_form(content.lstrip(b"\r\n"), path, any_of, delimiter, quoted_tabs)
-    found = Table(path, form, known, is_own=quoted_tabs)
+    content = _without_comments(_content(path, start or lines, is_own), any_of)
+    form = find_form(content.lstrip(b"\r\n"), path, any_of, delimiter, quoted_tabs=is_own)
+    found = Table(path, form, known, is_own)
     if start and not form.separator:
         return found
     lines = [line + b"\n" for line in content.removesuffix(b"\n").split(b"\n")]
     table = [*rows(lines, path, form, start is None)] if form.separator else _objects(content, path)
     if not table:
         raise UserError(f"{path} holds no example")
-    cells = table[0][1]
-    if quoted_tabs and len(cells) == 1 and re.match(r"__label__\S+ +\S", cells[0]):
-        raise UserError(f"{path} is written for fastText: put tabs between labels and text")
-    if quoted_tabs:  # spreadsheets write separators alone for rows without content
+    if is_own:
+        _, cells = table[0]
+        if len(cells) == 1 and re.match(r"__label__\S+ +\S", cells[0]):
+            raise UserError(f"{path} is written for fastText: put tabs between labels and text")
+        # Spreadsheets write separators alone for rows without content.
         table = [(line, cells if any(map(str.strip, cells)) else []) for line, cells in table]
     top, may_have_names = 0, any(map(names_in, any_of))
-    if may_have_names or quoted_tabs:  # elsewhere, the first line is the header even if it is blank
+    if may_have_names or is_own:  # elsewhere, the first line is the header even if it is blank
         top = next((place for place, (_, cells) in enumerate(table) if cells), 0)
     first = [cell.strip() for cell in table[top][1]]
     if may_have_names:
@@ -589,9 +593,9 @@ def may_be_names(cells, others):
     return len(longest) > 1 and longest[len(longest) // 10] > 2
 
 
-def _usual(name):
-    """A name without its case, its Unicode form, and line ends, which people do not see."""
-    return " ".join(unicodedata.normalize("NFKC", name).casefold().split())
+def folded(text):
+    """A text without differences of case, width, composed characters and white space."""
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
 
 
 def names_of(header):
@@ -622,7 +626,7 @@ def number_of(column, header, path, form=None, known=types.MappingProxyType({}))
         names = header or []
         name = known.get(column, str(column) if column >= len(names) else None)
         return names.index(name) if names.count(name) == 1 else column
-    alike = [number for number, name in enumerate(header) if _usual(name) == _usual(column)]
+    alike = [number for number, name in enumerate(header) if folded(name) == folded(column)]
     if column not in header and len(alike) == 1:
         return alike[0]
     if header.count(column) != 1:

@@ -225,7 +225,7 @@ def test_long_text_in_csv(tmp_path):
 
 def test_quotes_line_ends_and_byte_order_mark_of_glue(tmp_path):
     content = '\ufeffa\t"b\r\n\r\nc\u2028d\x85\t"'.encode()
-    given = {"has_header": False, "quoted_tabs": False, "keep_blank": True}
+    given = {"has_header": False, "is_own": False, "keep_blank": True}
     table = table_of(tmp_path, content, [0, 1], "a.tsv", **given)
     assert table.form == tables.TABS
     assert [row.cells for row in table.rows] == [["a", '"b'], ["", ""], ["c\u2028d\x85", '"']]
