@@ -37,7 +37,6 @@ _FEW = 20  # words, too few to tell a label from a name
 _MANY = 200  # words of a sentence, which is probably several
 _PART = re.compile(r"[^\s,]+")  # of several words or labels in a cell
 _QUOTED = re.compile(r'"(?:[^"]|"")+"')
-_LIST = re.compile(r"\[.*\]", re.DOTALL)
 # Words with a language, as `en:Ulm` of WikiANN, or a place in a word, as `科0` of Weibo NER.
 _MARKED = (re.compile(r"[a-z-]+:.+"), re.compile(r".\d"))
 # The start of a comment, which may have the names of columns, as in CoNLL-U Plus. A tab after #
@@ -267,24 +266,27 @@ def read_words(path, columns=RECOGNISED, labels=(), form=UNKNOWN):
     has_spaces = not is_table and _have_spaces(lines, labels, form)
     rows = [(n, _cells_of(line, has_spaces)) for n, line in enumerate(lines, start=1)]
     columns, names, divides = _read_header(path, lines, rows, columns, form)
-    filled = [row for row in rows if row[1]]
+    num_filled = sum(bool(cells) for _, cells in rows)
     if not is_table:
-        is_comment = _comments(lines, filled, labels)
-        rows = [row for row in rows if not (row[1] and is_comment(*row))]
+        rows = _without_comments(rows, lines, labels)
     rows = _divided(path, rows, [n for n in divides if n not in columns])
     groups = itertools.groupby(rows, key=lambda row: bool(row[1]))
     groups, has_index = _of_index([list(group) for is_words, group in groups if is_words])
-    groups = [*filter(None, groups)]
     if not groups:
         raise UserError(f"{path} holds no word; a line is a word and its label")
     if columns.word is None:
         columns = columns._replace(word=int(has_index))
     found = [[_word(n, cells, columns, places[n - 1]) for n, cells in group] for group in groups]
     widths = [len(word.cells) for words in found for word in words]
-    has_tabs, place = not (is_table or has_spaces), -1 if columns.label is None else columns.label
-    label = "".join(names[place:][:1])
-    form = Form((*(names or keys or ()),), statistics.mode(widths), has_tabs, label, has_spaces)
-    return Sentences(found, path, lines, len(filled) - len(widths), columns, form)
+    label = -1 if columns.label is None else columns.label
+    form = Form(
+        header=(*(names or keys or ()),),
+        width=statistics.mode(widths),
+        has_tabs=not (is_table or has_spaces),
+        label="".join(names[label:][:1]),
+        has_spaces=has_spaces,
+    )
+    return Sentences(found, path, lines, num_filled - len(widths), columns, form)
 
 
 def _lines(path, columns, form):
@@ -338,7 +340,7 @@ def _with_lists(table, columns):
     word, label = _keys(names, given)
     places = [names.index(name) for name in (word, label) if name]
     cells = [cell for n in places for row in rows for cell in row.cells[n : n + 1] or [""]]
-    if word and cells and all(map(_LIST.fullmatch, cells)):
+    if word and cells and all(map(label_lists.in_brackets, cells)):
         return table._replace(header=names, rows=rows), given
     return table, columns
 
@@ -371,7 +373,7 @@ def _of_objects(table, columns, known):
         if cells[1:] in ([""], ["[]"]):  # no labels
             cells.pop()
         with about(row.place):
-            if not all(map(_LIST.fullmatch, cells)):
+            if not all(map(label_lists.in_brackets, cells)):
                 raise UserError(f"lists of words and labels are expected. Received: {shown}")
             # In CSV, lists may be those of Python or NumPy.
             lists = [parse_json(c, "a list") if is_json else label_lists.items_of(c) for c in cells]
@@ -490,22 +492,24 @@ def _named_in(names, is_part):
     return RECOGNISED
 
 
-def _comments(lines, filled, labels):
-    """Function that tells whether a row is a comment: it begins with # and is not like words.
+def _without_comments(rows, lines, labels):
+    """The rows that are no comments; these begin with # and are not like words.
 
     Args:
+        rows: list of (number of the line, its columns).
         lines: list of str.
-        filled: list of (number of the line, its columns), of all rows with columns.
         labels: sequence of str, some labels that words may have.
     """
-    words = [cells for _, cells in filled if not cells[0].startswith("#")]
+    words = [cells for _, cells in rows if cells and not cells[0].startswith("#")]
+    if not words:
+        return rows
     widths = {len(cells) for cells in words}
     labels = {cells[-1] for cells in words} | {*labels}
-    others = {(cells[0], cells[-1]) for _, cells in filled if cells[0].startswith("#")}
-    recurring = collections.Counter(label for _, label in others)
+    marked = {(x[0], x[-1]) for _, x in rows if x and x[0].startswith("#")}
+    recurring = collections.Counter(label for _, label in marked)
 
     def is_comment(number, cells):
-        if not words or not cells[0].startswith("#"):
+        if not cells or not cells[0].startswith("#"):
             return False
         if len(cells) not in widths or (len(cells) == 1 and " " in cells[0]):
             return True
@@ -518,7 +522,7 @@ def _comments(lines, filled, labels):
         is_inside = number > 1 and bool(lines[number - 2].strip())
         return not ("\t" in lines[number - 1] and (recurring[cells[-1]] > 1 or is_inside))
 
-    return is_comment
+    return [row for row in rows if not is_comment(*row)]
 
 
 def _of_index(groups):
@@ -547,7 +551,7 @@ def _of_index(groups):
             rises += number == last + 1 and place > 0
             last = number
             divided[-1].append((line, cells))
-    return (divided, True) if rises else (groups, False)
+    return ([*filter(None, divided)], True) if rises else (groups, False)
 
 
 def _is_ragged(sentences):
@@ -711,36 +715,47 @@ def find_labels(data_dir, given=None, columns=RECOGNISED):
         return tuple(given)
     path = input_file(data_dir, "train", split_files.LABELS_NEEDED)
     sentences = read(path, columns=columns)
-    found = collections.Counter(word.label for word in sentences.words)
-    first = sentences.words[0]
+    found = collections.Counter(sentences.labels)
     if columns.label is None and not sentences.header and _are_like_words(sentences.words):
         raise UserError(
             f"{path}: the last column has {len(found)} different labels for {found.total()} words, "
-            f"such as {reprlib.repr(first.label)}: give the number of the right one as "
+            f"such as {reprlib.repr(sentences.labels[0])}: give the number of the right one as "
             "--label_column, from 0; or this one if it has the labels"
         )
-    if len(sentences) == 1 and found.total() > _MANY:
-        print(
-            f"Warning: {path}: all {found.total()} words are one sentence: divide sentences by "
-            "blank lines, by a column sentence_id, or by an object of JSON for each"
-        )
-    if not sentences.header and found[first.label] == 1 and found.total() > _FEW:
-        print(
-            f"Warning: {first.place}: the label {first.label!r} occurs only here. If this line has "
-            "the names of the columns, give --text_column and --label_column by name"
-        )
-    # Marks, such as a hyphen, may be their own tags.
-    counts = collections.Counter(w.label for w in sentences.words if w.label != w.text)
-    for doubt in label_lists.doubts_of_words(counts):
-        print(f"Warning: {path}: {doubt}")
-    if all(math.isfinite(tables.number(label)) for label in found):
-        print(
-            f"Warning: {path}: the labels are numbers, such as {first.label}. If they stand for "
-            "names such as B-PER, write these into the files: then entities are scored"
-        )
+    for doubt in _doubts(sentences, found):
+        print(f"Warning: {doubt}")
     if len(found) < 2:
         raise UserError(f"{path}: at least two different labels are needed, not {', '.join(found)}")
     return tuple(sorted(found, key=lambda label: (label != "O", tables.order(label))))
+
+
+def _doubts(sentences, counts):
+    """Yields warnings of sentences and labels of a training file.
+
+    Args:
+        sentences: Sentences.
+        counts: Counter of their labels.
+    """
+    path, words, total = sentences.path, sentences.words, counts.total()
+    if len(sentences) == 1 and total > _MANY:
+        yield (
+            f"{path}: all {total} words are one sentence: divide sentences by blank lines, by a "
+            "column sentence_id, or by an object of JSON for each"
+        )
+    if not sentences.header and counts[words[0].label] == 1 and total > _FEW:
+        yield (
+            f"{words[0].place}: the label {words[0].label!r} occurs only here. If this line has "
+            "the names of the columns, give --text_column and --label_column by name"
+        )
+    # Marks, such as a hyphen, may be their own tags.
+    of_others = collections.Counter(w.label for w in words if w.label != w.text)
+    for doubt in label_lists.doubts_of_words(of_others):
+        yield f"{path}: {doubt}"
+    if all(math.isfinite(tables.number(label)) for label in counts):
+        yield (
+            f"{path}: the labels are numbers, such as {words[0].label}. If they stand for names "
+            "such as B-PER, write these into the files: then entities are scored"
+        )
 
 
 def _are_like_words(words):
