@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the columns of a table, or the keys of objects, hold: by usual names. Needs no TensorFlow.
 
-A column that is used for one role is free for no other, and one that is not used is free.
+No column has two roles. A column that is not read of one role may be read of another.
 """
 
 import collections
@@ -35,15 +35,16 @@ def named(header, usual):
 
 
 def filled(rows, groups, are_texts=False):
-    """The names of the first group of columns that has content, and of others that complete it.
+    """The names of the columns that are read of several groups: list of str.
 
-    Others complete it if no row has both, as of two tables that were joined, and if their cells are
-    texts where that matters: `document` may be the name of a file.
+    The first group that has content is read. Another one is read too if it only has content in rows
+    in which the former have none, as in two tables that were joined.
 
     Args:
         rows: list of dicts from name to value.
         groups: iterable of lists of names, by precedence.
-        are_texts: bool, whether only texts complete others.
+        are_texts: bool, whether other groups must hold texts, with spaces: `document` may be the
+            name of a file.
     """
     used, done = [], set()
     for names in groups:
@@ -60,7 +61,7 @@ def used(rows, usual):
 
     Args:
         rows: list of dicts from name to value.
-        usual: dict from role to usual names, by precedence; also the first role comes first.
+        usual: dict from role to usual names. The first role comes first, and the first name.
     """
     found, taken = {}, set()
     for role, names in named(dict.fromkeys(itertools.chain(*rows)), usual).items():

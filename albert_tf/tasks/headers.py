@@ -14,40 +14,48 @@ from albert_tf.tasks import label_lists, tables
 
 
 def is_shared(task, paths, split):
-    """Whether a file begins with a header, as several files show: True, or None.
+    """Whether a file begins with a header, as the files of several splits show together.
 
-    They show it if another split begins with the same row and goes on with another, and if its
-    label is that of no other row, unless it has a number above texts. None stands for a file that
-    has to show it alone.
+    They show it if another file begins with the same row and has another second row, and if the
+    first row is no example: no other row has its label, or it has words or numbers above texts.
 
     Args:
         task: glue.GlueTask.
         paths: dict from split to path, of the files that exist.
         split: str, one of them.
 
+    Returns:
+        True; or None if they do not show it, so that the file has to show it alone.
+
     Raises:
         UserError: the same row has the label of another row, and a word above texts.
     """
     if tables.names_in(task.text):
         return None  # the names tell
-    texts, given = {}, {"delimiter": task.delimiter, "has_header": False}
-    is_sure = True
+    texts, is_sure = {}, True
     for other, path in paths.items():
-        with contextlib.suppress(UserError):  # read where the split is needed, if it is
-            start = tables.first_lines(unpacking.lines(path))
-            table = tables.open_table(path, task.text, start=start, **given)
-            rows = [[*map(str.strip, row.cells)] for row in table.rows if row.cells]
-            if len(rows) < 2:
-                continue
-            is_example = _kind_of_first_row(task, rows) == "example"
-            if not is_example or _is_apart(task, rows):
-                texts[other] = [[row[n] for n in task.text if n < len(row)] for row in rows[:2]]
-                is_sure &= not (is_example and tables.are_words(texts[other][0]))
+        rows = _rows_at_start(task, path)
+        if len(rows) < 2:
+            continue
+        is_example = _kind_of_first_row(task, rows) == "example"
+        if not is_example or _is_apart(task, rows):
+            texts[other] = [[row[n] for n in task.text if n < len(row)] for row in rows[:2]]
+            is_sure &= not (is_example and tables.are_words(texts[other][0]))
     ours = texts.pop(split, None)
     shared = any(ours and ours[0] == rows[0] and ours[1] != rows[1] for rows in texts.values())
     if shared and not is_sure:
         raise UserError(_may_be_header(f"{paths[split]}, line 1"))
     return shared or None
+
+
+def _rows_at_start(task, path):
+    """The first rows of a file that are not blank: list of lists of str; [] if it is unusable."""
+    with contextlib.suppress(UserError):  # it is read where the split is needed, if it is
+        start = tables.first_lines(unpacking.lines(path))
+        given = {"delimiter": task.delimiter, "has_header": False}
+        table = tables.open_table(path, task.text, start=start, **given)
+        return [[*map(str.strip, row.cells)] for row in table.rows if row.cells]
+    return []
 
 
 def _kind_of_first_row(task, rows):

@@ -206,9 +206,10 @@ def _score(text, mark):
 def _may_be_thousands(texts, mark):
     """Whether the decimal mark of scores may be one of thousands.
 
-    1,000 may be 1000, and 20.000 may be the German 20000 next to whole numbers such as 500: as
-    decimals, they would not end in zeros, which whole numbers do not have either, and whole numbers
-    would not be far larger. A single 1.234,5 may be a mistake.
+    It may be one if it divides all numbers that have it like thousands. A comma always may then:
+    1,000 may be 1000. A point may next to whole numbers if a number with it ends in 0, which
+    decimals seldom do, or if a whole number is far larger: 20.000 next to 500 may be the German
+    20000. The mark of a single 1.234,5, which has both marks, may be a mistake.
     """
     marked, others = [text for text in texts if mark in text], [t for t in texts if mark not in t]
     if not (marked and all(map(_THOUSANDS.fullmatch, marked))):

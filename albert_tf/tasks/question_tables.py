@@ -70,11 +70,12 @@ class Reading(NamedTuple):
 
 
 def option_columns(header, pattern=_OPTION):
-    """The columns with an option each, in order: dict from name to what an answer calls the option.
+    """The columns with an option each, in order: dict from their name to that of the option.
 
-    They differ in a number from 0 or 1, or in a letter from a. Numbers from 0, and those that are
-    keys, as in `{"1": "red"}`, call the option. Elsewhere the whole name of the column does: 1 may
-    be the second of `choice1` and `choice2`. A column `B` has none, since B may be a text.
+    The columns differ in a number from 0 or 1, or in a letter from a. An answer names an option by
+    this number if they begin with 0, or if they are keys, as in `{"1": "red"}`; otherwise by the
+    whole name of the column, since 1 may also be the second of `choice1` and `choice2`. The option
+    in a column `B` has no name (""), since an answer B may be its text.
     """
     groups = {}
     for name in header:
