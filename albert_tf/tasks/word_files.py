@@ -168,32 +168,38 @@ def read(path, labels=(), needs_labels=True, columns=RECOGNISED, form=UNKNOWN):
     """
     sentences = read_words(path, columns, labels, form)
     _check_words(sentences, columns, labels)
+    if needs_labels:
+        _read_labels(sentences, labels, columns, form)
+        return sentences
+    _check_no_texts(sentences, columns, labels, form)
     found = {*sentences.labels}
     are_missing = found <= _NO_LABELS or any(map(label_lists.is_missing, found))
-    has_none = not needs_labels and len(found) == 1 and are_missing and not found <= {*labels}
-    last = -1 if columns.label is None else columns.label
-    are_known = tag_schemes.are_of_spans(found) or (last != -1 and not found.isdisjoint(labels))
-    spaced = sum(" " in sentences.lines[word.line - 1].strip() for word in sentences.words)
-    ours = sentences.form
-    fits = ours.has_spaces and ours.width <= form.width and not _is_ragged(sentences)
-    may_be_texts = spaced * 2 > len(sentences.words) and not (needs_labels or are_known or fits)
-    if may_be_texts and not are_words(sentences, columns.word, last, labels):
-        raise UserError(
-            f"{sentences[0][0].place}: each line seems to be a text: write a word on each line, or "
-            "give the texts to predict.py; if the lines are words, name the file .conll"
-        )
     try:
-        if not has_none:
+        if len(found) > 1 or not are_missing or found <= {*labels}:
             _read_labels(sentences, labels, columns, form)
             return sentences
     except UserError as error:
-        if needs_labels:
-            raise
         print(f"The test set is not scored: {error}")
         if sentences.columns.label is None:  # the last column may have no labels at all
             sentences.columns = sentences.columns._replace(label=max(map(len, sentences.rows)))
     sentences.relabel(itertools.repeat(""))
     return sentences
+
+
+def _check_no_texts(sentences, columns, labels, form):
+    """Raises UserError if each line of a test file seems to be a text; arguments as of `read`."""
+    found, ours = {*sentences.labels}, sentences.form
+    last = -1 if columns.label is None else columns.label
+    if tag_schemes.are_of_spans(found) or (last != -1 and not found.isdisjoint(labels)):
+        return
+    spaced = sum(" " in sentences.lines[word.line - 1].strip() for word in sentences.words)
+    fits = ours.has_spaces and ours.width <= form.width and not _is_ragged(sentences)
+    may_be_texts = spaced * 2 > len(sentences.words) and not fits
+    if may_be_texts and not are_words(sentences, columns.word, last, labels):
+        raise UserError(
+            f"{sentences[0][0].place}: each line seems to be a text: write a word on each line, or "
+            "give the texts to predict.py; if the lines are words, name the file .conll"
+        )
 
 
 def _read_labels(sentences, labels, columns, form):
