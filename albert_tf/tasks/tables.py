@@ -188,17 +188,18 @@ def find_form(content, path, any_of, delimiter=None, quoted_tabs=True):
     found = {form: rank for form in forms if (rank := _rank(lines, form, any_of)) is not None}
     if not found:
         return forms[0]
-    best = min(found, key=lambda form: found[form])
-    if () in any_of and found[best][0] and not path.endswith(".csv"):
+    best = min(found, key=found.get)
+    lacks_names, fit = found[best]
+    if () in any_of and lacks_names and not path.endswith(".csv"):
         return tabs
-    return best._replace(spaced=found[best][1] == _PUNCTUATION)
+    return best._replace(spaced=fit == _PUNCTUATION)
 
 
-_FITS, _ONE_COLUMN, _SELDOM, _PUNCTUATION = range(4)  # of a separator, best first
+_FITS, _ONE_COLUMN, _SELDOM, _PUNCTUATION = range(4)  # how a separator fits, best first
 
 
 def _rank(lines, form, any_of):
-    """How well a form fits lines: (whether names are missing, a rank); None if it does not."""
+    """How well a form fits lines: (whether it lacks names, `_FITS` ...); None if it does not."""
     try:
         found = [row for _, row in rows(map(str.encode, lines), "", form, is_strict=False) if row]
     except UserError:
