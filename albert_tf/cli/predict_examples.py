@@ -146,32 +146,47 @@ def read(lines, name, model, columns=None, header=None, delimiter=None, num_peek
         keys = {*model.inputs, *model.trained_columns.values()}
         lines = tables.json_lines(content, name, keys) or content.splitlines(keepends=True)
         lines, peeked = _peek(lines, num_peeked)
-    form, separator, nulls = tables.TABS, tables.parse_delimiter(delimiter), {}
+    separator = tables.parse_delimiter(delimiter)
     if peeked[0].lstrip().startswith(b"{") and not delimiter:
-        keys = _keys_in(peeked, name)
-        columns = ({} if "text" in given else _keys_of_training(keys, model)) | given
-        if columns:
-            _check_columns(columns, model, header)
-        # As in a training, a key that only other objects have is null.
-        wanted = (columns or {key: key for key in model.required}).items()
-        nulls = {c: None for key, c in wanted if key in model.may_be_empty and c in keys}
+        columns, nulls = _keys(peeked, name, model, given, header)
+        yield from _of_lines(lines, name, model, tables.TABS, columns, nulls)
+        return
+    columns, how = _columns(peeked, name, model, given, header, separator)
+    if columns:
+        copies = not given and _are_usual(columns)
+        yield from _of_table(lines, name, model, columns, copies, how)
     else:
-        columns, of_table = _columns(peeked, name, model, given, header, separator)
-        if columns:
-            copies = not given and all(key == column for key, column in columns.items())
-            yield from _of_table(lines, name, model, columns, copies, of_table)
-            return
-        any_of = [model.required] if name.endswith(".csv") else [model.required, ()]
-        is_tabbed, start = b"\t" in peeked[0] or name.endswith(".tsv"), b"".join(peeked)
-        form = tables.find_form(start, name, any_of, separator, quoted_tabs=is_tabbed)
-        if form not in (tables.TABS, tables.CSV):
-            print(f"{name} is read with {form}", file=sys.stderr)
-        first, *others = (x.decode(errors="replace").split(form.separator) for x in peeked)
-        if header is None and tables.may_be_names(first, others):
-            print(
-                f"Warning: {name}, line 1 may be a header: then give --header, or --text_column",
-                file=sys.stderr,
-            )
+        form = _form_in_order(peeked, name, model, header, separator)
+        yield from _of_lines(lines, name, model, form, {}, {})
+
+
+def _form_in_order(lines, name, model, header, separator):
+    """The tables.Form of a file with the inputs in order; warns of a line that may be a header."""
+    any_of = [model.required] if name.endswith(".csv") else [model.required, ()]
+    is_tabbed, start = b"\t" in lines[0] or name.endswith(".tsv"), b"".join(lines)
+    form = tables.find_form(start, name, any_of, separator, quoted_tabs=is_tabbed)
+    if form not in (tables.TABS, tables.CSV):
+        print(f"{name} is read with {form}", file=sys.stderr)
+    first, *others = (x.decode(errors="replace").split(form.separator) for x in lines)
+    if header is None and tables.may_be_names(first, others):
+        print(
+            f"Warning: {name}, line 1 may be a header: then give --header, or --text_column",
+            file=sys.stderr,
+        )
+    return form
+
+
+def _of_lines(lines, name, model, form, columns, nulls):
+    """Yields the example of each line, and None for a blank one.
+
+    Args:
+        lines: iterable of bytes.
+        name: str, of the file.
+        model: Model.
+        form: tables.Form of the lines that are no JSON objects; these have the inputs in order.
+        columns: dict of key -> key of JSON objects; empty if these have the inputs.
+        nulls: dict, as of `_keys`.
+    """
     is_empty = True
     for number, row in tables.rows(lines, name, form):
         place = f"{name}, line {number}"
@@ -179,9 +194,65 @@ def read(lines, name, model, columns=None, header=None, delimiter=None, num_peek
             yield None
             continue
         is_empty = False
-        yield example_of(_dict_of(row, model, columns, form, place, nulls), model, place)
+        if form.separator == "\t" and row[0].lstrip().startswith("{"):
+            found = _of_object("\t".join(row), model, columns, nulls, place)
+        else:
+            found = _in_order(row, model, form, place)
+        yield example_of(found, model, place)
     if is_empty:
         raise UserError(f"{name} holds no example: give one on each line, or one by flags")
+
+
+def _candidates(model, given):
+    """Which named columns or keys may hold the inputs: list of dicts of key -> column.
+
+    They are those that flags give; or those that the training read, then those with the names of
+    the inputs, each with others that flags give.
+    """
+    if "text" in given:
+        return [given] if tables.names_in(given.values()) else []
+    names = tables.names_of(model.header)
+    known = {key: names.get(column, column) for key, column in model.trained_columns.items()}
+    known = {key: column for key, column in known.items() if isinstance(column, str)}
+    usual = {key: key for key in model.required}
+    return [c for c in (known | given, usual | given) if {*model.required} <= {*c}]
+
+
+def _first_in(candidates, names):
+    """The first of `_candidates` all of whose names are among some names; or None."""
+    return next((c for c in candidates if {*tables.names_in(c.values())} <= {*names}), None)
+
+
+def _are_usual(columns):
+    """Whether the columns have the names of the inputs, so that others are copied (bool)."""
+    return all(key == column for key, column in columns.items())
+
+
+def _keys(lines, name, model, given, header):
+    """The keys of JSON objects that flags, the training or else the inputs name.
+
+    Args:
+        lines: list of bytes, the first ones of the file.
+        name: str, of the file.
+        model: Model.
+        given: dict of key -> column, by flags.
+        header: bool or None, as of `read`.
+
+    Returns:
+        (dict of key -> key of the objects, empty if these have the inputs; dict from each key that
+        only some of the objects have to None, as it is null in the others, as in a training).
+    """
+    keys = set()
+    for line in (line for line in lines if line.strip()[:1] == b"{"):
+        with contextlib.suppress(UserError):  # `_of_object` names the line
+            keys |= {*tables.flat(parse_json(line, name))}
+    columns = _first_in(_candidates(model, given), keys) or given
+    if not given and _are_usual(columns):
+        columns = {}
+    if columns:
+        _check_columns(columns, model, header)
+    wanted = (columns or {key: key for key in model.required}).items()
+    return columns, {c: None for key, c in wanted if key in model.may_be_empty and c in keys}
 
 
 def _columns(lines, name, model, given, header, separator):
@@ -203,22 +274,14 @@ def _columns(lines, name, model, given, header, separator):
         UserError: the header lacks a column, or the training read text_pair before text, and the
             file has no other columns.
     """
-    known, usual = model.trained_columns, {key: key for key in model.required}
-    names = tables.names_of(model.header)
-    by_name = {key: names.get(column, column) for key, column in known.items()}
-    by_name = {key: column for key, column in by_name.items() if isinstance(column, str)}
-    sources = [given]
-    if "text" not in given:
-        sources = [s for s in (by_name | given, usual | given) if {*model.required} <= {*s}]
-    named = [source for source in sources if tables.names_in(source.values())]
-    sets = [*([*source.values()] for source in named), ()]
+    candidates = _candidates(model, given)
+    sets = [*([*columns.values()] for columns in candidates), ()]
     of_training = separator or tables.parse_delimiter(model.of_training.get("delimiter"))
     for mark in dict.fromkeys((of_training, separator)):
-        form = {"has_header": header, "delimiter": mark}
-        table = tables.open_table(name, *sets, start=lines, **form)
-        names = {*(table.header or [])}
-        columns = next((s for s in named if {*tables.names_in(s.values())} <= names), None)
-        if columns is not None:
+        how = {"has_header": header, "delimiter": mark}
+        table = tables.open_table(name, *sets, start=lines, **how)
+        columns = _first_in(candidates, table.header or ())
+        if columns:
             break
     else:
         columns = given
@@ -226,16 +289,17 @@ def _columns(lines, name, model, given, header, separator):
             header = model.of_training.get("header") if header is None else header
             if header is None and [*map(str.strip, table.first)] == [*model.header]:
                 header = True
-            columns, form = known | given, {"has_header": header, "delimiter": of_training}
-    if columns and (given or columns is not named[-1]):
+            columns = model.trained_columns | given
+            how = {"has_header": header, "delimiter": of_training}
+    if columns and (given or columns is not candidates[-1]):
         _check_columns(columns, model, header)
     elif columns or header:
         place = f"{name}, line {table.left_out + 1}"
         _check_header([*map(str.strip, table.first)], model, place)
-    return columns, form
+    return columns, how
 
 
-def _of_table(lines, name, model, columns, copies, form):
+def _of_table(lines, name, model, columns, copies, how):
     """Yields the examples of a table, and None for each row without content.
 
     Args:
@@ -244,12 +308,12 @@ def _of_table(lines, name, model, columns, copies, form):
         model: Model.
         columns: dict of key -> column.
         copies: bool, whether other columns are copied to the prediction.
-        form: dict of arguments of `tables.open_table`.
+        how: dict of arguments of `tables.open_table`.
     """
     sets = [[*columns.values()]]
     if not any(columns.values()):  # the first column of plain texts
         sets.append(())
-    table = tables.open_table(name, *sets, lines=lines, **form)
+    table = tables.open_table(name, *sets, lines=lines, **how)
     print(f"{name} is read with {table.form}: {_shown(columns)}", file=sys.stderr)
     if not tables.names_in(sets[0]):  # a longer row has the columns too
         table = table._replace(is_own=False)
@@ -329,8 +393,8 @@ def sentences(path, model, columns):
     from albert_tf.corpus import unpacking
     from albert_tf.tasks import word_files
 
-    first = next((line for line in unpacking.lines(path) if line.strip()), b"")
-    if first.removeprefix(codecs.BOM_UTF8).lstrip().startswith((b"{", b"[")):
+    _, peeked = _peek(unpacking.lines(path), 1)
+    if peeked[0].lstrip().startswith((b"{", b"[")):
         return None
     given, of_training = tables.column_of(columns.get("text")), model.of_training
     known = model.trained_columns.get("text"), tables.column_of(of_training.get("label_column"))
@@ -378,21 +442,20 @@ def _of_squad(path, model):
 
     None too if `read` takes the keys as they are, or says what is wrong.
     """
-    asked = {"question", "context"}
+    asked = {*model.inputs}
     try:
         rows = squad_questions.rows(path)
         known = {*itertools.chain(*squad_questions.renamed(rows, path))}
     except UserError:
         return None
     keys = {*itertools.chain(*rows)}
-    is_usual = asked <= keys and all(_is_copied(name, (), model) for name in keys - asked)
+    is_usual = asked <= keys and keys - asked == {*_copied(dict.fromkeys(keys), (), model)}
     if is_usual or not (asked <= known or known & {"qas", "paragraphs"}):
         return None
     found = []
     for place, context, qa in squad_questions.entries(path, rows):
         inputs = {"id": qa["id"], "question": qa.get("question"), "context": context}
-        others = {n: value for n, value in qa["others"].items() if _is_copied(n, set(), model)}
-        found.append((place, others | inputs))
+        found.append((place, _copied(qa["others"], (), model) | inputs))
     return found
 
 
@@ -420,7 +483,7 @@ def _with_options(path, model):
     )
     found = []
     for (place, passage), cells in rows:
-        others = {name: cell for name, cell in cells.items() if _is_copied(name, used, model)}
+        others = _copied(cells, used, model)
         if roles["id"]:
             others["id"] = passage["id"]
         for question, texts in zip(passage["questions"], passage["options"], strict=True):
@@ -429,32 +492,15 @@ def _with_options(path, model):
     return found
 
 
-def _is_copied(name, used, model):
-    """Whether a column goes to the output: it is not used, and is no key of an example there."""
-    with contextlib.suppress(UserError):
-        _check_key(name, model, "")
-        return name not in {*used, *model.inputs}
-    return False
-
-
-def _keys_in(lines, name):
-    """The keys of the objects of JSON among some lines: set of str."""
-    keys = set()
-    for line in lines:
-        with contextlib.suppress(UserError):  # `_dict_of` names the line
-            keys |= {*tables.flat(parse_json(line, name))} if line.strip()[:1] == b"{" else set()
-    return keys
-
-
-def _keys_of_training(keys, model):
-    """The keys that the training read, if some objects of JSON have them: dict of key -> column.
-
-    Objects with the usual keys have their own.
-    """
-    known = model.trained_columns
-    of_training, is_usual = {*known.values()}, {*model.required} <= keys
-    is_own = is_usual and of_training <= {*known}
-    return known if "text" in known and of_training <= keys and not is_own else {}
+def _copied(found, used, model):
+    """Those of some keys and values that go to the output: not used, and no key of an example."""
+    copied = {}
+    for name, value in found.items():
+        with contextlib.suppress(UserError):
+            _check_key(name, model, "")
+            if name not in {*used, *model.inputs}:
+                copied[name] = value
+    return copied
 
 
 def _are_of_training(lines, name, model, separator):
@@ -548,14 +594,8 @@ def _check_header(names, model, place):
         raise UserError(f"{place}: the header {', '.join(names)} lacks {', '.join(missing)}")
 
 
-def _dict_of(row, model, columns, form, place, nulls):
-    """Converts a line to a dict: a JSON object, which may lack `nulls`, or the inputs in order."""
-    if form.separator == "\t" and row[0].lstrip().startswith("{"):
-        try:
-            found = nulls | parse_json("\t".join(row), place)
-        except UserError as error:
-            raise UserError(f"{error}. A text that begins with {{ has to stand in JSON") from error
-        return _of_keys(found, columns, place) if columns else _as_in_training(found, model)
+def _in_order(row, model, form, place):
+    """A row (list of str) with the inputs in order: dict."""
     usual = model.columns
     if not len(model.required) <= len(row) <= len(usual):
         flags = ", or give --text_column" if model.is_of_texts else ""
@@ -566,32 +606,36 @@ def _dict_of(row, model, columns, form, place, nulls):
     return _with_option_list(dict(zip(usual, row, strict=False)), model)
 
 
-def _as_in_training(found, model):
-    """An object without the outputs of the model, as of a table, if the training is known."""
-    if not model.of_training:
+def _of_object(text, model, columns, nulls, place):
+    """The inputs and other keys of a JSON object (str): dict.
+
+    If the training is known, null is no text and a number is one, as there, and the outputs of the
+    model are left out; if `columns` name keys, all others are.
+    """
+    try:
+        found = nulls | parse_json(text, place)
+    except UserError as error:
+        raise UserError(f"{error}. A text that begins with {{ has to stand in JSON") from error
+    if columns:
+        found = tables.flat(found)
+        missing = [str(column) for column in columns.values() if column not in found]
+        if missing:
+            raise UserError(
+                f"{place}: the JSON object has no key {', '.join(missing)}, but "
+                f"{', '.join(found)}: give the columns as keys"
+            )
+        found, texts = {key: found[column] for key, column in columns.items()}, {*columns}
+    elif model.of_training:
+        left_out = {*model.outputs} - {*_WORD_LISTS}
+        found = {key: value for key, value in found.items() if key not in left_out}
+        texts = {*model.trained_columns.values()} & {*model.inputs}
+    else:
         return found
-    keys = {*model.trained_columns.values()} & {*model.inputs}
     return {
-        key: tables.cell(value) if key in keys and not isinstance(value, list | dict) else value
+        key: value
+        if key not in texts or (key in INPUTS and isinstance(value, list | dict))
+        else tables.cell(value)
         for key, value in found.items()
-        if key in _WORD_LISTS or key not in model.outputs
-    }
-
-
-def _of_keys(found, columns, place):
-    """The keys of a JSON object that columns name."""
-    found = tables.flat(found)
-    missing = [str(column) for column in columns.values() if column not in found]
-    if missing:
-        raise UserError(
-            f"{place}: the JSON object has no key {', '.join(missing)}, but {', '.join(found)}: "
-            "give the columns as keys"
-        )
-    values = {key: found[column] for key, column in columns.items()}
-    # As in a training, null is no text, and a number is one.
-    return {
-        key: value if isinstance(value, list) and key in INPUTS else tables.cell(value)
-        for key, value in values.items()
     }
 
 

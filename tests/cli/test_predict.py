@@ -232,6 +232,9 @@ REVIEWS = '{"id": 7, "Review": "a", "Reply": "b"}\n{"Review": "ab", "Reply": "c"
         ("id;Review;Reply\n7;a;b\n8;ab;c\n", {}, ("Review", "Reply")),
         (REVIEWS, {}, ("Review", "Reply")),
         (REVIEWS, {"text": "Review", "text_pair": "Reply"}, ("x", "y")),
+        (REVIEWS, {}, ("0", "1")),  # of a header with these names
+        (REVIEWS.splitlines(True)[0] + '{"id": 8, "Review": "ab", "Reply": "c"}\n', {"id": "id"},
+         ("Review", "Reply")),
         ("7\ta\tb\n8\tab\tc\n", {}, ("1", "2")),
         ("7\ta\tb\n8\tab\tc\n", {"id": "0"}, ("1", "2")),
         # The names that the training read come first, and columns that flags name.
@@ -239,10 +242,12 @@ REVIEWS = '{"id": 7, "Review": "a", "Reply": "b"}\n{"Review": "ab", "Reply": "c"
         ("a\tb\nab\tc\n", {}, ("0", "1")),
         ("7\ta\tb\n8\tab\tc\n", {"text": "1", "text_pair": "2"}, ("0", "1")),
     ],
-)
+)  # fmt: skip
 def test_columns_of_the_training(content, flags, columns):
     texts = dict(zip(("text_column", "text_pair_column"), columns, strict=True))
     model = model_of("text", "text_pair", of_training=texts)
+    if content == REVIEWS:
+        model = model._replace(header=("Review", "Reply"))
     found = [*predict_examples.read(content.encode().splitlines(True), "in.txt", model, flags)]
     assert [tuple(example[0].values()) for example in found] == [("a", "b"), ("ab", "c")]
     assert found[0][1].get("id") == ("7" if "id" in flags else None)
