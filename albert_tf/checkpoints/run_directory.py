@@ -91,38 +91,34 @@ def _check_complete(directory, names):
 
 
 def _find_in_directory(directory):
-    latest = latest_in(directory)
-    if latest:
+    if latest := latest_in(directory):
         return latest
-    prefixes = _prefixes_in(directory)
-    best = os.path.join(directory, BEST)
+    prefixes, best = _prefixes_in(directory), os.path.join(directory, BEST)
     if best in prefixes:
         return best
-    if len(prefixes) == 1:
-        return prefixes.pop()
-    if not prefixes:
-        of_module = os.path.join(directory, "variables", "variables")
-        other = of_module if exists(of_module) else _find_safetensors(directory)
-        if other:
-            return other
-        if tf.io.gfile.glob(os.path.join(directory, "*", "saved_model.pb")):
-            raise UserError(
-                f"{directory} has no checkpoint, but directories of SavedModels: give the "
-                "directory of the training or of one module; predict.py --saved_model reads exports"
-            )
-        _check_complete(directory, "*.data-*")
-        remedy = f"Give the directory or prefix of a checkpoint{models.hint(directory)}"
-        if there := _found_below(directory):
-            remedy = f"Give one of those below it: {', '.join(there)}"
-        elif packed := [p for name in _ARCHIVES for p in files.matches_in(directory, f"*{name}")]:
-            remedy = f"Unpack {packed[0]}, and give the directory that it contains"
+    if len(prefixes) > 1:
+        found = ", ".join(sorted(map(os.path.basename, prefixes)))
         raise UserError(
-            f"{directory} holds no checkpoint: looked for *.index, model.safetensors and "
-            f"variables. {remedy}"
+            f"cannot tell which checkpoint of {directory} to use ({found}): give its prefix"
         )
-    found = ", ".join(sorted(os.path.basename(p) for p in prefixes))
+    of_module = os.path.join(directory, "variables", "variables")
+    others = [of_module] if exists(of_module) else []
+    if found := next(iter(prefixes + others), None) or _find_safetensors(directory):
+        return found
+    if tf.io.gfile.glob(os.path.join(directory, "*", "saved_model.pb")):
+        raise UserError(
+            f"{directory} has no checkpoint, but directories of SavedModels: give the directory of "
+            "the training or of one module; predict.py --saved_model reads exports"
+        )
+    _check_complete(directory, "*.data-*")
+    remedy = f"Give the directory or prefix of a checkpoint{models.hint(directory)}"
+    if there := _found_below(directory):
+        remedy = f"Give one of those below it: {', '.join(there)}"
+    elif packed := [p for name in _ARCHIVES for p in files.matches_in(directory, f"*{name}")]:
+        remedy = f"Unpack {packed[0]}, and give the directory that it contains"
     raise UserError(
-        f"cannot tell which checkpoint of {directory} to use ({found}): give its prefix"
+        f"{directory} holds no checkpoint: looked for *.index, model.safetensors and variables. "
+        f"{remedy}"
     )
 
 

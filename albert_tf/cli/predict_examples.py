@@ -650,22 +650,11 @@ def example_of(example, model, place):
     Raises:
         UserError: an input is missing or not text, or a key cannot be copied.
     """
-    for name in model.optional:
-        example.setdefault(name, "")
-    for name in model.may_be_empty:  # null is no text, as in a training
-        if name in example and example[name] is None:
-            example[name] = ""
-    for key in _WORD_LISTS if model.is_of_words else ():
-        # Words come before the text that they make up, as in the training, perhaps with labels.
-        words, text = example.get(key), example.get("text")
-        if not isinstance(words, list) or dict in map(type, words):
-            continue
-        if text is None or "".join(map(str, words)).split() == ["".join(str(text).split())]:
-            left_out = {key, "text", *model.outputs}
-            others = {name: value for name, value in example.items() if name not in left_out}
-            example = {"text": example[key]} | others
-    if model.is_of_words and isinstance(example.get("text"), list):  # a number is a word too
-        example["text"] = [str(x) if isinstance(x, int | float) else x for x in example["text"]]
+    example = dict.fromkeys(model.optional, "") | example
+    # Null is no text, as in a training.
+    example |= {name: "" for name in model.may_be_empty if example.get(name, "") is None}
+    if model.is_of_words:
+        example = _with_words(example, model)
     if "context" in model.inputs:  # the gold answer is not copied over the predicted one
         example.pop("answer", None)
     for name, value in example.items():
@@ -681,6 +670,26 @@ def example_of(example, model, place):
         if example[passage]:
             squad_questions.check_not_swapped(example["question"], example[passage], place)
     return Example({name: example.pop(name) for name in model.inputs}, example, place)
+
+
+def _with_words(example, model):
+    """An example with a list of words as its text, if it has one.
+
+    As in the training, the words come before the text that they make up. Labels next to them are
+    left out.
+    """
+    for key in _WORD_LISTS:
+        words, text = example.get(key), example.get("text")
+        if not isinstance(words, list) or dict in map(type, words):
+            continue
+        if text is None or "".join(map(str, words)).split() == ["".join(str(text).split())]:
+            left_out = {key, "text", *model.outputs}
+            others = {name: value for name, value in example.items() if name not in left_out}
+            example = {"text": words} | others
+    words = example.get("text")
+    if not isinstance(words, list):
+        return example
+    return example | {"text": [str(x) if isinstance(x, int | float) else x for x in words]}
 
 
 def _check_input(name, value, model, place):

@@ -196,7 +196,48 @@ def made_with(paths, settings):
         UserError: two files were made with different vocabularies or casing, or another
             vocabulary is typed.
     """
-    made, labels_matter = {}, settings.get("sentence_loss_weight")
+    path, summary = _common_summary(paths, bool(settings.get("sentence_loss_weight")))
+    names = run_directory.VOCABULARY_FLAGS
+    typed = {name: path for name, path in settings.typed(*names).items() if path}
+    given = typed or {name: settings.get(name) for name in names if settings.get(name)}
+    if not summary:
+        tokenizer = tokenization.FullTokenizer(**given) if given else None
+        return MadeWith.of(tokenizer)._replace(casing={}) if given else MadeWith(None, {}, None)
+    arguments, sha256 = summary["tokenizer"], summary.get("vocabulary_sha256")
+    candidates = [arguments | dict.fromkeys(names) | given] if given else []
+    for candidate in candidates if typed else [*candidates, arguments]:
+        with contextlib.suppress(UserError, TypeError):  # vocabulary gone, or summary damaged
+            tokenizer = tokenization.FullTokenizer(**candidate)
+            if tokenizer.fingerprint == summary["vocabulary"]:
+                return MadeWith.of(tokenizer)
+    name = next(filter(arguments.get, names), names[0])
+    file = str(arguments.get(name))
+    if typed:
+        other = next(iter(typed.values()))
+        raise UserError(
+            f"{other} is not the vocabulary of {path}, which was made with {file} "
+            + resolve.hashes(sha256, files.sha256(other))
+        )
+    lost = (
+        f"{path} was made with {file}, which {run_directory.change_of(file, sha256)}: give a copy "
+        f"of the old file as --{name}, or make the records again"
+    )
+    vocabulary = sha256 and run_directory.Vocabulary(name, file, sha256)
+    casing = {name: arguments[name] for name in run_directory.CASING if name in arguments}
+    return MadeWith(None, casing, vocabulary, lost)
+
+
+def _common_summary(paths, labels_matter):
+    """The first record file with a summary, and this; (None, None) if no file has one.
+
+    Args:
+        paths: list of str.
+        labels_matter: bool, whether the labels of sentence pairs are trained.
+
+    Raises:
+        UserError: another file was made with another vocabulary or casing, or for another task.
+    """
+    made = {}
     for path, summary in record_files.summaries_of(paths).items():
         recorded = summary["settings"]
         pairs = "next" if recorded.get("random_next_sentence") else recorded.get("sentence_pairs")
@@ -209,34 +250,7 @@ def made_with(paths, settings):
             f"{first} was made with {_shown(ours)}, and {other} with {_shown(theirs)}: make the "
             "records with one vocabulary and casing, for one task, or give --sentence_loss_weight=0"
         )
-    names = run_directory.VOCABULARY_FLAGS
-    typed = {name: path for name, path in settings.typed(*names).items() if path}
-    given = typed or {name: settings.get(name) for name in names if settings.get(name)}
-    if not made:
-        tokenizer = tokenization.FullTokenizer(**given) if given else None
-        return MadeWith.of(tokenizer)._replace(casing={}) if given else MadeWith(None, {}, None)
-    [(path, summary, _)] = made.values()
-    arguments, sha256 = summary["tokenizer"], summary.get("vocabulary_sha256")
-    replaced = arguments | dict.fromkeys(names) | given
-    for candidate in [replaced] * bool(given) + [arguments] * (not typed):
-        with contextlib.suppress(UserError, TypeError):  # vocabulary gone, or summary damaged
-            tokenizer = tokenization.FullTokenizer(**candidate)
-            if tokenizer.fingerprint == summary["vocabulary"]:
-                return MadeWith.of(tokenizer)
-    name = next(filter(arguments.get, names), names[0])
-    file = str(arguments.get(name))
-    for other in typed.values():
-        raise UserError(
-            f"{other} is not the vocabulary of {path}, which was made with {file} "
-            + resolve.hashes(sha256, files.sha256(other))
-        )
-    lost = (
-        f"{path} was made with {file}, which {run_directory.change_of(file, sha256)}: give a copy "
-        f"of the old file as --{name}, or make the records again"
-    )
-    vocabulary = sha256 and run_directory.Vocabulary(name, file, sha256)
-    casing = {name: arguments[name] for name in run_directory.CASING if name in arguments}
-    return MadeWith(None, casing, vocabulary, lost)
+    return next(((path, summary) for path, summary, _ in made.values()), (None, None))
 
 
 def _shown(given):
