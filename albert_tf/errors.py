@@ -185,9 +185,15 @@ def ending_signals():
 
 
 @contextlib.contextmanager
-def handling_signals(handler):
-    """Context in which `ending_signals` have another handler: any that `signal.signal` takes."""
-    before = {number: signal.signal(number, handler) for number in ending_signals()}
+def handling_signals(handler, numbers=None):
+    """Context in which signals have another handler.
+
+    Args:
+        handler: any that `signal.signal` takes.
+        numbers: list of int, the signals; None for `ending_signals`.
+    """
+    numbers = ending_signals() if numbers is None else numbers
+    before = {number: signal.signal(number, handler) for number in numbers}
     try:
         yield
     finally:

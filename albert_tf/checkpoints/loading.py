@@ -183,8 +183,8 @@ def read_weights(path, named):
     """
     reader = readers.open_reader(run_directory.find(path))
     shapes = _shapes(named)
-    heads = {name for names in name_table.HEAD_NAMES.values() for name in names} - shapes.keys()
-    shapes |= {name: reader.shapes[name] for name in sorted(heads & reader.shapes.keys())}
+    others = (name_table.OF_HEADS & reader.shapes.keys()) - shapes.keys()
+    shapes |= {name: reader.shapes[name] for name in sorted(others)}
     report = _compare(reader, shapes, {name: name for name in shapes})
     _check_weights(report)
     check_fit(report, [name for name, _, _ in report.wrong_shape])

@@ -125,6 +125,7 @@ _OF_GARDEN = {row.garden: row.original.format(g=0, j=0) for row in _ALL_ROWS if 
 _OF_TRANSFORMERS = {row.transformers: row.original for row in _ALL_ROWS if row.transformers}
 _TO_TRANSFORMERS = {original: theirs for theirs, original in _OF_TRANSFORMERS.items()}
 HEAD_NAMES = {part: tuple(row.original for row in rows) for part, rows in _HEADS.items()}
+OF_HEADS = frozenset(name for names in HEAD_NAMES.values() for name in names)
 PRETRAINING_HEADS = ("masked_lm", "sentence_order")
 MAPPING_KERNEL = _TABLE["mapping"][0].original
 POOLER = tuple(row.original for row in _TABLE["pooler"])
@@ -195,8 +196,7 @@ def is_encoder(name):
 
 def is_known(name):
     """Whether a name in a file is of a part of ALBERT: the encoder, of any size, or a head."""
-    heads = {original for names in HEAD_NAMES.values() for original in names}
-    return name in heads or bool(_OF_ENCODER.match(name))
+    return name in OF_HEADS or bool(_OF_ENCODER.match(name))
 
 
 def is_weight(name):

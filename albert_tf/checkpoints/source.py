@@ -9,7 +9,6 @@ record of a training or the files of a tokenizer, an error is raised.
 import dataclasses
 import functools
 import itertools
-import operator
 import os
 
 import numpy as np
@@ -68,12 +67,10 @@ class Source:
         """
         paths = [os.path.join(self.directory, name) for name in (CONFIG_FILE, huggingface.CONFIG)]
         paths = [*filter(tf.io.gfile.exists, paths)]
-        is_second = len(paths) == 2 and not self.settings  # which would decide
-        their_type = is_second and huggingface.read_values(self.directory).get("model_type")
-        if their_type == "albert" and operator.ne(
-            *(_of_model(read_config(path)) for path in paths)
-        ):
-            raise UserError(f"{paths[0]} and {paths[1]} differ: keep the one of this model")
+        if len(paths) == 2 and not self.settings:  # which would decide
+            is_albert = huggingface.read_values(self.directory).get("model_type") == "albert"
+            if is_albert and _of_model(read_config(paths[0])) != _of_model(read_config(paths[1])):
+                raise UserError(f"{paths[0]} and {paths[1]} differ: keep the one of this model")
         return paths[0] if paths else None
 
     def read_config(self, shown=as_flag):
@@ -296,14 +293,12 @@ def _of_text(found, typed):
             known[vocabulary_flag(path)] = fact
         return known
     if tf.io.gfile.exists(os.path.join(found.directory, huggingface.TOKENIZER_CONFIG)):
-        own = found.vocabularies()
-        hashes = [files.sha256(path) for path in own]
-        ours = files.sha256(typed[given])
-        if ours in hashes:
-            huggingface.check_tokenizer(found.directory, own[hashes.index(ours)])
+        own, ours = found.vocabularies(), files.sha256(typed[given])
+        same = next((path for path in own if files.sha256(path) == ours), None)
+        if same:
+            huggingface.check_tokenizer(found.directory, same)
         if own:
-            theirs = ours if ours in hashes else hashes[0]
-            known[given] = Fact(own[0], found.directory, SOURCE, theirs)
+            known[given] = Fact(own[0], found.directory, SOURCE, key=files.sha256(same or own[0]))
     return known
 
 

@@ -14,7 +14,14 @@ from absl import app, flags, logging
 import albert_tf
 from albert_tf import options
 from albert_tf.cli import flag_groups
-from albert_tf.errors import UserError, as_called, ending_signals, is_interrupt, one_line
+from albert_tf.errors import (
+    UserError,
+    as_called,
+    ending_signals,
+    handling_signals,
+    is_interrupt,
+    one_line,
+)
 
 FLAGS = flags.FLAGS
 _ASK_FOR_HELP = {"--help", "-help", "-h", "--helpshort", "--helpfull", "-?"}
@@ -80,26 +87,21 @@ def run(main, define_flags, word=None):
     def guarded(argv):
         # Training saves a checkpoint before it ends. The handlers are removed at the end, when
         # nothing catches their exception any more.
-        before = {number: signal.getsignal(number) for number in ending_signals()}
-        before = {number: how for number, how in before.items() if how != signal.SIG_IGN}
-        for number in before:
-            signal.signal(number, signal.default_int_handler)
-        try:
-            check_words(argv)
-            main(flag_groups.read())
-        except (Exception, KeyboardInterrupt) as error:
-            if is_interrupt(error):
-                print(f"{script}: stopped", file=sys.stderr)
-                sys.exit(130)
-            if os.environ.get("ALBERT_TF_TRACEBACK") or not _is_for_users(error):
-                raise
-            message = str(error) if isinstance(error, UserError) else one_line(error)
-            message = message.replace("\n\t", "")  # from errors on remote files in a UserError
-            print(f"{script}: error: {as_called(message)}", file=sys.stderr)
-            sys.exit(1)
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+        heard = [n for n in ending_signals() if signal.getsignal(n) != signal.SIG_IGN]
+        with handling_signals(signal.default_int_handler, heard):
+            try:
+                check_words(argv)
+                main(flag_groups.read())
+            except (Exception, KeyboardInterrupt) as error:
+                if is_interrupt(error):
+                    print(f"{script}: stopped", file=sys.stderr)
+                    sys.exit(130)
+                if os.environ.get("ALBERT_TF_TRACEBACK") or not _is_for_users(error):
+                    raise
+                message = str(error) if isinstance(error, UserError) else one_line(error)
+                message = message.replace("\n\t", "")  # from errors on remote files in a UserError
+                print(f"{script}: error: {as_called(message)}", file=sys.stderr)
+                sys.exit(1)
 
     def parse(argv):
         if "--version" in argv[1:]:
