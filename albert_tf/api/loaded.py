@@ -177,13 +177,12 @@ class Loaded:
         """
         self.check_head("masked_lm", "fill_mask")
         check_whole("top_k", top_k, 1, self.config.vocab_size, "vocab_size")
-        lengths: list[int] = []
-        given = self.tokenizer, texts, self.max_seq_length
-        features, counts = masked_text.features(*given, lengths)
+        found = masked_text.features(self.tokenizer, texts, self.max_seq_length)
+        features, counts, lengths = found
         self._add_lengths(lengths)
         outputs = self._run(features, masked_text.fill, top_k)
-        found = masked_text.fillings(self.tokenizer, outputs, counts)
-        return found[0] if isinstance(texts, str) else found
+        filled = masked_text.fillings(self.tokenizer, outputs, counts)
+        return filled[0] if isinstance(texts, str) else filled
 
     @overload
     def score(
@@ -462,8 +461,9 @@ class Loaded:
     def _packed(self, texts, pairs, keeps_ends=False):
         """Texts as features, as `sequences.packed`; those that are cut are counted."""
         lengths = []
-        given = self.tokenizer, texts, pairs, self.max_seq_length
-        features = sequences.packed(*given, lengths, keeps_ends)
+        features = sequences.packed(
+            self.tokenizer, texts, pairs, self.max_seq_length, lengths, keeps_ends
+        )
         self._add_lengths(lengths)
         return features
 

@@ -13,24 +13,24 @@ MASK = "[MASK]"
 _STAND_INS = (".", ",", "a", "1", "(")
 
 
-def features(tokenizer, texts, max_length, lengths):
+def features(tokenizer, texts, max_length):
     """Features of texts with masks.
 
     Args:
         tokenizer: FullTokenizer.
         texts: str or list of n str.
         max_length: int.
-        lengths: list, to which the lengths of the sequences before the cut are added.
 
     Returns:
         (dict of int arrays: input_ids, input_mask and segment_ids [n, T], masked_lm_positions
-        [n, P], padded with 0 if a text has fewer masks; list of n int, masks of each text).
+        [n, P], padded with 0 if a text has fewer masks; list of n int, masks of each text; list of
+        n int, lengths of the sequences before the cut).
 
     Raises:
         UserError: a text has no mask, or one beyond the longest sequence.
     """
     special_ids = tokenizer.special_ids()
-    rows, places = [], []
+    rows, places, lengths = [], [], []
     for text in sequences.as_texts(texts):
         ids = _ids(tokenizer, text, special_ids.mask)
         lengths.append(len(ids) + 2)
@@ -49,7 +49,7 @@ def features(tokenizer, texts, max_length, lengths):
     positions = np.zeros([len(rows), max(counts, default=0)], np.int32)
     for row, found in zip(positions, places, strict=True):
         row[: len(found)] = found
-    return packed | {"masked_lm_positions": positions}, counts
+    return packed | {"masked_lm_positions": positions}, counts, lengths
 
 
 def _ids(tokenizer, text, mask_id):

@@ -107,7 +107,7 @@ def _scores(loaded, given):
     """Yields the score of each text, a dict; None for a blank line. Prints that of all."""
     from albert_tf.api import scoring
 
-    model = Model(("text",), (), scoring.KEYS, None, None)
+    model = Model(("text",), scoring.KEYS, None)
     examples = list(_examples(model, given))
     used = [example for example in examples if example]
     texts, places = [e.inputs["text"] for e in used], [e.place for e in used]
@@ -236,7 +236,7 @@ def of_checkpoint(loaded, embeddings, record=None):
             vectors = loaded.embed(*texts, pooling="pooled")
             return [{"pooled_output": vector.tolist()} for vector in vectors]
 
-        return Model(INPUTS[:2], INPUTS[1:2], tuple(embeddings), None, embed)
+        return Model(INPUTS[:2], tuple(embeddings), embed, optional=INPUTS[1:2])
     if not loaded.inputs:
         raise UserError(
             f"--model={loaded.checkpoint} is not fine-tuned: give --fill_mask, --sentence_order, "
@@ -244,7 +244,11 @@ def of_checkpoint(loaded, embeddings, record=None):
         )
     num_options = len(loaded.labels) if "options" in loaded.inputs else None
     return Model(
-        *(loaded.inputs, loaded.optional_inputs, OUTPUTS, num_options, loaded.answers),
+        loaded.inputs,
+        OUTPUTS,
+        loaded.answers,
+        optional=loaded.optional_inputs,
+        num_options=num_options,
         fewest_options=num_options and 2,
         is_of_words=loaded.task == options.OF_WORDS,
         labels=loaded.labels or (),

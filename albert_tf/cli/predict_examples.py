@@ -36,11 +36,11 @@ class Model(NamedTuple):
 
     Attributes:
         inputs: tuple of str, those of INPUTS that the model takes.
-        optional: tuple of those that an example may lack.
         outputs: tuple of str, keys of a prediction.
-        num_options: int, the most options of a question; None if there are none.
         predict: callable that takes a list of dicts of inputs and gives as many dicts of values
-            for JSON.
+            for JSON; None if the caller computes them.
+        optional: tuple of those of `inputs` that an example may lack.
+        num_options: int, the most options of a question; None if there are none.
         fewest_options: int, options that a question needs; None if there are none.
         is_of_words: bool, whether the model labels the words of a text.
         of_training: dict of the flags of the training, some of which tell how its files are read.
@@ -52,10 +52,10 @@ class Model(NamedTuple):
     """
 
     inputs: tuple
-    optional: tuple
     outputs: tuple
-    num_options: int | None
-    predict: Callable
+    predict: Callable | None
+    optional: tuple = ()
+    num_options: int | None = None
     fewest_options: int | None = None
     is_of_words: bool = False
     labels: tuple = ()

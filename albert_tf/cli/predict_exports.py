@@ -56,9 +56,16 @@ def of_export(directory, embeddings):
         for row in _run(directory, function, inputs, examples):
             yield embeddings_of(row, embeddings) if embeddings else prediction(row, labels)
 
-    optional = INPUTS[1:2] if embeddings and "text_pair" in inputs else ()
-    known = {"is_of_words": "words" in outputs, "labels": labels, "fewest_options": num_options}
-    return Model(inputs, optional, outputs, num_options, predict, **known)
+    return Model(
+        inputs,
+        outputs,
+        predict,
+        optional=INPUTS[1:2] if embeddings and "text_pair" in inputs else (),
+        num_options=num_options,
+        fewest_options=num_options,
+        is_of_words="words" in outputs,
+        labels=labels,
+    )
 
 
 def _run(directory, function, inputs, examples):

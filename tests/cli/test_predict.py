@@ -211,7 +211,7 @@ def test_flags_of_several_examples(classifier, run_main, tmp_path):
 
 def model_of(*inputs, labels=(), num_options=None, **others):
     """A model with these inputs, of which only the reading of examples is asked."""
-    return predict_examples.Model(inputs, (), labels, num_options, None, **others)
+    return predict_examples.Model(inputs, labels, None, num_options=num_options, **others)
 
 
 def read(folder, content, model, name="in.txt"):
