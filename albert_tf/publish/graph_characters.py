@@ -321,13 +321,18 @@ def _is_mark_above(char):
 
 
 class DropMarks:
-    """Drops all marks with a combining class, of text in which each character is decomposed."""
+    """Drops marks of text in which each character is decomposed.
 
-    def __init__(self):
-        self._order = table_of(unicodedata.combining)
+    Args:
+        is_dropped: function of a character -> int or bool; by default its combining class, so that
+            all marks with one are dropped.
+    """
+
+    def __init__(self, is_dropped=unicodedata.combining):
+        self._is_dropped = table_of(is_dropped)
 
     def __call__(self, text):
-        return text.without_dropped(indices_of(self._order(text.codes) == 0))
+        return text.without_dropped(indices_of(self._is_dropped(text.codes) == 0))
 
 
 class OrderMarks:
@@ -357,15 +362,3 @@ class OrderMarks:
 def _is_other_mark(char):
     """Whether a mark stays where accents are dropped, as in Balinese, Hangul and music."""
     return unicodedata.combining(char) > 0 and not is_accent(char)
-
-
-class StripAccents:
-    """Drops the marks (category Mn) of text in which each character is decomposed."""
-
-    def __init__(self):
-        self._in_order = OrderMarks(are_accents_dropped=True)
-        self._is_accent = table_of(is_accent)
-
-    def __call__(self, text):
-        text = self._in_order(text)
-        return text.without_dropped(indices_of(self._is_accent(text.codes) == 0))

@@ -262,7 +262,8 @@ class _WordPieceMode(tf.Module):
         decomposes = lower and tokenizer.strip_accents
         steps = [graph.Replacement(_cleaned_of_word, lower, decomposes)]
         if decomposes:
-            steps.append(graph.StripAccents())
+            steps.append(graph.OrderMarks(are_accents_dropped=True))
+            steps.append(graph.DropMarks(tokenization.is_accent))
         if lower:
             steps.append(graph.LowerSigma())
         self._clean_up = steps
