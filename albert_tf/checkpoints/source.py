@@ -371,8 +371,9 @@ def tokenizer_arguments(resolved, found, shown=as_flag):
             name = huggingface.TOKENIZER
             where = f"{found.directory} has only {name}: put spiece.model or vocab.txt there, or "
         raise UserError(f"{where}give {' or '.join(map(shown, VOCABULARY_FLAGS))}")
-    casing = {name: resolved.get(name) for name in CASING}
-    return {name: resolved.get(name)} | {n: v is None or bool(v) for n, v in casing.items()}
+    casing = {flag: resolved.get(flag) for flag in CASING}  # which are on if they are unknown
+    casing = {flag: value is None or bool(value) for flag, value in casing.items()}
+    return {name: resolved.get(name)} | casing
 
 
 # --- Modules for TensorFlow Hub ------------------------------------------------------------------

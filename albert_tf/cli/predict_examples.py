@@ -572,10 +572,11 @@ def _peek(lines, count):
 def _check_columns(columns, model, header):
     """Raises UserError if the columns that flags name do not fit the model."""
     if not model.is_of_texts:
-        raise UserError(f"--text_column is for models of texts; {model.takes}")
+        flags = ", ".join(f"--{key}_column" for key in columns)
+        raise UserError(f"{flags}: only for models of texts; {model.takes}")
     if "text_pair" in columns and "text_pair" not in model.inputs:
         raise UserError(f"--text_pair_column: {model.takes}")
-    if "text_pair" not in columns and {"text_pair"} & {*model.inputs} - {*model.optional}:
+    if "text_pair" in model.required and "text_pair" not in columns:
         raise UserError(f"{model.takes}: give --text_pair_column")
     if header is False and tables.names_in(columns.values()):
         raise UserError("--noheader: there are no names, so give columns by number, from 0")

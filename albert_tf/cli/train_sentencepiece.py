@@ -49,6 +49,25 @@ def read_sentences(paths, form, clean_up, skipped, read):
     text_files.check_not_empty(has_text, paths, skipped)
 
 
+def say_left_out(skipped, sample):
+    """Prints how many lines and sentences are left out, and why.
+
+    Args:
+        skipped: Counter, of `read_sentences`.
+        sample: sentencepiece_training.Sample.
+    """
+    from albert_tf.corpus import text_files
+
+    for reason, what in text_files.LEFT_OUT.items():
+        if count := skipped[reason]:
+            print(text_files.left_out(count, skipped["text_lines"], what))
+    if count := skipped["words_joined"]:
+        print(text_files.JOINED.format(count))
+    total = sample.read + sample.too_long + sample.reserved
+    for what, count in sample.left_out().items():
+        print(text_files.left_out(count, total, f"sentences: {what}"))
+
+
 def main(given):
     """Trains the model, writes it and prints a summary."""
     flag_groups.check_paths(given)
@@ -86,14 +105,7 @@ def main(given):
 
     sentences = read_sentences(input_files, form, cleaning, skipped, read)
     sample = sentencepiece_training.Sample(sentences, settings, is_split)
-    for reason, what in text_files.LEFT_OUT.items():
-        if count := skipped[reason]:
-            print(text_files.left_out(count, skipped["text_lines"], what))
-    if count := skipped["words_joined"]:
-        print(text_files.JOINED.format(count))
-    total = sample.read + sample.too_long + sample.reserved
-    for what, count in sample.left_out().items():
-        print(text_files.left_out(count, total, f"sentences: {what}"))
+    say_left_out(skipped, sample)
     print(
         f"training on {len(sample.kept)} of {sample.read} usable sentences; --verbosity=0 shows "
         "SentencePiece's own messages",
