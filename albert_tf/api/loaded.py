@@ -47,7 +47,7 @@ class Loaded:
         shows_progress: bool, whether the progress of long work, and texts that are cut, are shown
             on stderr.
         cut: dict with the number of `sequences` of all calls so far, how many of them were `cut`,
-            and `max_seq_length`.
+            and `max_seq_length`; after a call also `limit`, what they were cut to, for messages.
     """
 
     encode = CalledElsewhere("embed(texts) for vectors, tokenizer(texts) for ids")

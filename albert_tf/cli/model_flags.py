@@ -87,7 +87,11 @@ def _fitted(settings, config, path):
 
 
 def _facts(found, relation, rows, typed):
-    """Facts of a Source, without those of the start of a run that only its resumption keeps."""
+    """Facts of a Source or, without one, of a typed vocabulary.
+
+    What a run only has at its start, such as its first weights, holds for it alone: it is left out
+    unless the run goes on.
+    """
     facts = source.facts(found, relation, typed) if found else source.of_vocabulary(typed)
     if relation == source.RESUME:
         return facts

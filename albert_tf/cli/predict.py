@@ -208,7 +208,7 @@ def load(given, batch_size=32):
     return loaded, found.settings
 
 
-def of_checkpoint(loaded, embeddings, record=None):
+def of_checkpoint(loaded, embeddings, record):
     """Makes the Model of an `albert_tf.api.loaded.Loaded`.
 
     Args:

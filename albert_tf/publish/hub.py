@@ -202,7 +202,7 @@ class Preprocessing(tf.Module):
 # --- Cards: README.md of modules, made from the templates next to this file ----------------------
 
 
-def model_card(config, module, signatures, path, tokenizer, report, card_file=None):
+def model_card(config, module, signatures, path, tokenizer, report, card_file):
     """Text of the `README.md` of an encoder module.
 
     Args:
@@ -235,7 +235,7 @@ def model_card(config, module, signatures, path, tokenizer, report, card_file=No
     )
 
 
-def preprocessing_card(tokenizer, seq_length, path, card_file=None):
+def preprocessing_card(tokenizer, seq_length, path, card_file):
     """Text of the `README.md` of a preprocessing module.
 
     Args:
