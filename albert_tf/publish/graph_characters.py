@@ -169,6 +169,11 @@ class CodePointTable:
 # --- Clean-up ---
 
 
+def _if_any(condition, change, text):
+    """The changed Text if a condition (bool [N]) holds for a character, else the same Text."""
+    return tf.cond(tf.reduce_any(condition), lambda: change(text), lambda: text)
+
+
 class Replacement:
     """Replaces each character in the clean-up: mostly by one other, sometimes by none or several.
 
@@ -184,8 +189,7 @@ class Replacement:
 
     def __call__(self, text):
         text = text._replace(codes=text.codes + self._change(text.codes))
-        any_entry = tf.reduce_any(text.codes >= CODE_POINTS)
-        return tf.cond(any_entry, lambda: self._expanded(text), lambda: text)
+        return _if_any(text.codes >= CODE_POINTS, self._expanded, text)
 
     def _expanded(self, text):
         new = tf.gather(self._entries, tf.maximum(text.codes - CODE_POINTS + 1, 0))
@@ -220,9 +224,7 @@ class LowerSigma:
         self._context = table_of(_sigma_context)
 
     def __call__(self, text):
-        any_sigma = tf.reduce_any(text.codes == CAPITAL_SIGMA)
-        codes = tf.cond(any_sigma, lambda: self._lowered(text), lambda: text.codes)
-        return text._replace(codes=codes)
+        return _if_any(text.codes == CAPITAL_SIGMA, self._lowered, text)
 
     def _lowered(self, text):
         context = self._context(text.codes)
@@ -232,7 +234,8 @@ class LowerSigma:
         sigma = tf.where(after_letter & ~followed_by(letter, rows), FINAL_SIGMA, SIGMA)
         codes = tf.gather(text.codes, seen)
         codes = tf.where(codes == CAPITAL_SIGMA, sigma, codes)
-        return tf.tensor_scatter_nd_update(text.codes, seen[:, tf.newaxis], codes)
+        codes = tf.tensor_scatter_nd_update(text.codes, seen[:, tf.newaxis], codes)
+        return text._replace(codes=codes)
 
 
 def _sigma_context(char):
@@ -263,8 +266,7 @@ class LowerTurkish:
         self._is_between = table_of(_is_mark_between)
 
     def __call__(self, text):
-        any_i = tf.reduce_any(text.codes == CAPITAL_I)
-        return tf.cond(any_i, lambda: self._lowered(text), lambda: text)
+        return _if_any(text.codes == CAPITAL_I, self._lowered, text)
 
     def _lowered(self, text):
         seen = indices_of(self._is_between(text.codes) == 0)
@@ -287,11 +289,10 @@ class LowerLithuanian:
         self._change = table_of(_change_of_lithuanian)
 
     def __call__(self, text):
-        change = self._change(text.codes)
-        any_letter = tf.reduce_any(change > 0)
-        return tf.cond(any_letter, lambda: self._lowered(text, change), lambda: text)
+        return _if_any(self._change(text.codes) > 0, self._lowered, text)
 
-    def _lowered(self, text, change):
+    def _lowered(self, text):
+        change = self._change(text.codes)
         seen = indices_of(self._is_between(text.codes) == 0)
         codes, rows = tf.gather(text.codes, seen), tf.gather(text.rows, seen)
         is_letter = tf.gather(change, seen) > 0
@@ -348,8 +349,7 @@ class OrderMarks:
         self._is_mark = table_of(_is_other_mark) if are_accents_dropped else self._order
 
     def __call__(self, text):
-        any_mark = tf.reduce_any(self._is_mark(text.codes) > 0)
-        return tf.cond(any_mark, lambda: self._in_order(text), lambda: text)
+        return _if_any(self._is_mark(text.codes) > 0, self._in_order, text)
 
     def _in_order(self, text):
         """The text, in which each run of marks is sorted by combining class."""
