@@ -141,31 +141,29 @@ def _predicted(model, given):
 
 def _examples(model, given):
     """Yields the examples of flags, file or standard input, like `predict_examples.read`."""
-    from albert_tf.corpus import unpacking
-
-    typed = given.typed(*INPUTS)
-    if typed:
+    if typed := given.typed(*INPUTS):
         yield from predict_examples.of_flags(typed, model)
         return
     if model.is_of_texts and not (model.is_of_words or given.score):  # a row has other columns too
         model = model._replace(may_be_empty=INPUTS[:2])
-    name, lines, num_peeked = "standard input", sys.stdin.buffer, 1  # it may be a person
-    named = ((name, given.get(f"{name}_column")) for name in COLUMNS)
-    columns = {name: column for name, column in named if column is not None}
-    if given.input_file:
-        name, num_peeked = given.input_file, tables.SAMPLE_LINES
-        lines = unpacking.lines(name)
-        found = None
-        if model.is_of_words:
-            found = predict_examples.sentences(name, model, columns)
-        elif "question" in model.inputs and not columns:
-            found = predict_examples.questions(name, model)
-        if found is not None:
-            yield from found
-            return
-    yield from predict_examples.read(
-        lines, name, model, columns, given.header, given.delimiter, num_peeked
-    )
+    columns = {key: given.get(f"{key}_column") for key in COLUMNS}
+    columns = {key: column for key, column in columns.items() if column is not None}
+    how = {"columns": columns, "header": given.header, "delimiter": given.delimiter}
+    path, found = given.input_file, None
+    if not path:  # a person may type, so no line is read ahead
+        yield from predict_examples.read(sys.stdin.buffer, "standard input", model, **how)
+        return
+
+    from albert_tf.corpus import unpacking
+
+    if model.is_of_words:
+        found = predict_examples.sentences(path, model, columns)
+    elif "question" in model.inputs and not columns:
+        found = predict_examples.questions(path, model)
+    if found is None:
+        how["num_peeked"] = tables.SAMPLE_LINES
+        found = predict_examples.read(unpacking.lines(path), path, model, **how)
+    yield from found
 
 
 # --- Models --------------------------------------------------------------------------------------

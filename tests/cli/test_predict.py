@@ -662,6 +662,11 @@ def test_mistakes_in_headers_and_tables(content, flags, message, classifier, run
     assert not (tmp_path / "out.jsonl").exists()
 
 
+def test_columns_are_given_only_for_models_of_texts():
+    with refuses("--id_column ... question, context"):
+        list(predict_examples.read([b"a\tb\n"], "in.txt", QUESTIONS, {"id": "0"}))
+
+
 def windows_of(weights, question, context):
     """As many windows as the context has characters, of as many pieces as its number."""
     count = tf.strings.length(context)
