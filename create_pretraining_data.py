@@ -45,8 +45,8 @@ def main(given):
         # the vocabulary may record other values than the defaults of the flags
         **given.typed("do_lower_case", "strip_accents"),
     )
-    for sentence in text_losses.unreachable(tokenizer):
-        print(f"warning: {sentence}")
+    for warning in text_losses.unreachable(tokenizer):
+        print(f"warning: {warning}")
     summary = build.create(
         inputs,
         outputs,

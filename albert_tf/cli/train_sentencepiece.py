@@ -120,8 +120,8 @@ def main(given):
     shown = " ".join(resolve.as_flag(name, value) for name, value in records)
     print(f"{outputs[-1]}: {settings.vocab_size} pieces; it records {shown}")
     unknown = sentencepiece_training.unknown_characters(model, characters)
-    for sentence in text_losses.sentences(lost, unknown):
-        print(f"warning: {sentence}")
+    for warning in text_losses.warnings(lost, unknown):
+        print(f"warning: {warning}")
 
 
 run = launch.command(  # albert-spm

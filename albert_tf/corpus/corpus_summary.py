@@ -195,4 +195,4 @@ class Summary:
         unknown = collections.Counter(self.unknown)
         if self.held_out:
             unknown += self.held_out.unknown
-        yield from text_losses.sentences(counts, unknown)
+        yield from text_losses.warnings(counts, unknown)

@@ -8,6 +8,7 @@ import collections
 import itertools
 import re
 import unicodedata
+from typing import NamedTuple
 
 from albert_tf.errors import as_called
 from albert_tf.text.tokenization import UNKNOWN_PIECES, Cache, is_accent
@@ -21,7 +22,7 @@ _SPECIAL_PATTERN = re.compile("|".join(map(re.escape, _SPECIAL)))
 _TAG = r"[/_][A-Z]{1,5}\$?"  # of a part of speech, such as NN or PROPN
 MARKUP = "have markup, such as <doc ...>, HTML, LaTeX or the links of a wiki"
 TOKENIZED = "have spaces before commas and full stops, as tokenizers put them"
-_MARKED_UP, _REPEATED, _IN_A_FORM = 0.001, 0.1, 0.1  # of the lines, above which something is said
+_DIVIDED_OR_REPEATED = 0.1  # of the lines, above which something is said
 # Of the lines: those that the next one continues, and those with a capital first, since texts that
 # were lower-cased begin with small letters anyway. In characters: lines of a narrow column.
 _WRAPPED, _CAPITALS, _NARROW = 0.3, 0.02, 30
@@ -30,10 +31,26 @@ _AT_THE_EDGE = 0.5  # in verses up to 0.4
 # Of the lines: what more of them have in common is no chance, if there are some lines. In verses,
 # lists, recipes and dialogues, fewer begin with a number or have the same number of commas.
 _MOST, _FEWEST, _COUNTED = 0.7, 10, 0.05
-# Lines in a form that other programs read, by the kind of the form: a class of characters without
-# which no line has it, a pattern, and what to do.
-_FORMS = {
-    MARKUP: (
+
+
+class _Form(NamedTuple):
+    """A form of lines that other programs read.
+
+    Attributes:
+        signs: str, pattern of a character without which no line has the form; few lines have one.
+        pattern: pattern of the form, which takes more time.
+        remedy: str, what to do with such a text.
+        limit: float, the share of the lines above which something is said.
+    """
+
+    signs: str
+    pattern: re.Pattern
+    remedy: str
+    limit: float = 0.1
+
+
+_FORMS = {  # what is said of the lines -> their form
+    MARKUP: _Form(
         r"[<&[{\\]",
         re.compile(
             r"</?(?:doc|p|br|div|span|ref|a|b|i|h[1-6]|table|tr|td|ul|li|html|body)\b[^<>]*>"
@@ -43,13 +60,14 @@ _FORMS = {
             re.IGNORECASE,
         ),
         "write plain text; WikiExtractor does so with --json, and --input_format=jsonl reads it",
+        limit=0.001,
     ),
-    "are JSON": (
+    "are JSON": _Form(
         r'[\[{"]',
         re.compile(r'\A\s*(?:(?:\{\s*"|\[\s*["\[{]).*[\]}],?|"[^"]*"(?:,|: .+))\s*\Z'),
         "write plain lines, or an object on each line for --input_format=jsonl",
     ),
-    "have characters as numbers or codes": (
+    "have characters as numbers or codes": _Form(
         ".",
         re.compile(
             r"\\(?:u[\da-fA-F]{4}|x[\da-fA-F]{2}|n\\n|r\\n|(?<=[.!?]\\)n(?![a-z]))|\Ab(['\"]).*\1\Z"
@@ -59,7 +77,7 @@ _FORMS = {
         ),
         "decode the text, such as of Base64, mails, addresses or escaped JSON",
     ),
-    "were decoded wrongly, or have null bytes or characters of private use": (
+    "were decoded wrongly, or have null bytes or characters of private use": _Form(
         r"[\0\x08?\x7f-\xff\ue000-\uf8ff\ufffd\u20ac]",
         # UTF-8 that was taken for Latin-1 or cp1252; what replaces or hides characters; other
         # encodings taken for cp1252: of other alphabets or Chinese, Turkish or Baltic, and Polish;
@@ -74,23 +92,23 @@ _FORMS = {
         ),
         "read the source with its own encoding, and leave these characters out",
     ),
-    "have only numbers, or times as subtitles do": (
+    "have only numbers, or times as subtitles do": _Form(
         r"\d",
         re.compile(r"\A[\W\d_]*\d[\W\d_]*\Z|\d:\d\d[:.,]\d\d\d?\b"),
         "keep the text, without the numbers and times of .srt, .vtt, tables or logs",
     ),
-    "were divided into tokens, or have parts of speech": (
+    "were divided into tokens, or have parts of speech": _Form(
         "[@/_#]",
         re.compile(rf"\w@@ | @[-,.]@ |\w ##\w|{_TAG}\s+\S+{_TAG}(?:\s|\Z)"),
         "take the text as it was written, without marks of subwords such as @@, and of tags",
     ),
-    TOKENIZED: (
+    TOKENIZED: _Form(
         "[.,`']",
         re.compile(r" (?:[,.](?: |\Z)|n't\b|`` )"),
         "take the text as it was written, or join them with a detokenizer: other texts of the "
         "model will not have these spaces",
     ),
-    "are Burmese in Zawgyi": (
+    "are Burmese in Zawgyi": _Form(
         "\u1031",
         re.compile(r"(?:\A|\s)\u1031"),  # a vowel sign, which Unicode writes behind its letter
         "convert it to Unicode",
@@ -168,7 +186,7 @@ class Losses:
             lines: list of str.
 
         Returns:
-            Counter with names such as "marks THAI", for `sentences`. Repeated lines are those that
+            Counter with names such as "marks THAI", for `warnings`. Repeated lines are those that
             these lines have before.
         """
         counts = collections.Counter()
@@ -186,10 +204,12 @@ class Losses:
         counts["repeated"] = len(filled) - len(repeated)
         counts.update(f"{self._kinds[piece]} {piece}" for piece in _SPECIAL_PATTERN.findall(text))
         different, in_a_form = "".join(characters), set()
-        for form, (signs, pattern, _) in _FORMS.items():
-            search = re.compile(signs).search  # few lines have a sign, and the pattern takes time
-            if search(different) and (found := [*filter(pattern.search, filter(search, filled))]):
-                counts[form] = len(found)
+        for what, form in _FORMS.items():
+            has_sign = re.compile(form.signs).search
+            if not has_sign(different):
+                continue
+            if found := [*filter(form.pattern.search, filter(has_sign, filled))]:
+                counts[what] = len(found)
                 in_a_form.update(found)
         others = itertools.filterfalse(in_a_form.__contains__, filled)
         found = collections.Counter(itertools.chain.from_iterable(map(_striking, others)))
@@ -288,14 +308,34 @@ def script(char):
     return _SCRIPTS.get(first, first)
 
 
-def sentences(counts, unknown):
+def warnings(counts, unknown):
     """What is said of losses, with a remedy: yields str.
 
     Args:
         counts: Counter, the sum of `Losses.count`.
         unknown: Counter of the pieces of the same text that are not in the vocabulary.
     """
-    lines, turkish, latin = (counts[key] for key in ("lines", "turkish", "letters LATIN"))
+    yield from _on_letters(counts)
+    yield from _on_changes(counts)
+    if found := _in_scripts(counts, _scripts_of(unknown), {}, _UNKNOWN):
+        yield (
+            f"{found} letters are unknown: take a vocabulary of this language, or train one with "
+            f"{as_called('train_sentencepiece.py')} and a higher --character_coverage or "
+            "--byte_fallback"
+        )
+    for kind, what in (
+        (_AS_IDS, "become special ids; leave them out of it and of --user_defined_symbols"),
+        (_AS_TEXT, "are text like any other; leave them out if another tool wrote them"),
+    ):
+        if pieces := _of_kind(counts, kind):
+            named = ", ".join(f"{piece} {n:,} times" for piece, n in pieces.most_common())
+            yield f"the text has {named}: they {what}"
+    yield from _on_lines(counts)
+
+
+def _on_letters(counts):
+    """What is said of letters that become equal."""
+    turkish, latin = counts["turkish"], counts["letters LATIN"]
     trainer = as_called("train_sentencepiece.py")
     limits = dict.fromkeys(_ALPHABETS_OF_RELEASES, _MARKS_OF_ALPHABETS)
     if found := _in_scripts(counts, _of_kind(counts, "marks"), limits, _MARKS, " marks"):
@@ -309,42 +349,31 @@ def sentences(counts, unknown):
             f"mixes up with i: for Turkish or Azerbaijani, train a vocabulary with {trainer} "
             "--casing_language=tr or az"
         )
-    yield from _on_changes(counts)
-    invisible, characters = _of_kind(counts, "invisible"), counts["characters"]
-    if invisible.total() > _HIDDEN * characters:
-        yield (
-            f"{invisible.total():,} of {characters:,} characters are invisible, such as "
-            f"{max(invisible, key=invisible.get)}. A word with one has other pieces: leave them out"
-        )
-    if found := _in_scripts(counts, _scripts_of(unknown), {}, _UNKNOWN):
-        yield (
-            f"{found} letters are unknown: take a vocabulary of this language, or train one with "
-            f"{trainer} and a higher --character_coverage or --byte_fallback"
-        )
-    for kind, what in (
-        (_AS_IDS, "become special ids; leave them out of it and of --user_defined_symbols"),
-        (_AS_TEXT, "are text like any other; leave them out if another tool wrote them"),
-    ):
-        if pieces := _of_kind(counts, kind):
-            named = ", ".join(f"{piece} {n:,} times" for piece, n in pieces.most_common())
-            yield f"the text has {named}: they {what}"
-    for form, (_, _, remedy) in _FORMS.items():
-        if counts[form] > (_MARKED_UP if form == MARKUP else _IN_A_FORM) * lines:
-            yield f"{counts[form]:,} of {lines:,} lines {form}: {remedy}"
+
+
+def _on_lines(counts):
+    """What is said of lines that have something in common, or are no whole sentences."""
+    lines = counts["lines"]
+    for what, form in _FORMS.items():
+        if counts[what] > form.limit * lines:
+            yield f"{counts[what]:,} of {lines:,} lines {what}: {form.remedy}"
     for kind, remedy in _IN_COMMON.items():
         for what, number in _of_kind(counts, kind).most_common(1):
             if number >= max(_MOST * lines, _FEWEST):
                 yield f"{number:,} of {lines:,} lines {kind} {what}: {remedy}"
-    divided, wrapped = counts["divided"], counts["wrapped"]
-    if divided > _IN_A_FORM * lines:
-        yield f"{divided:,} of {lines:,} lines end in the middle of a word: join each with the next"
-    if wrapped >= max(_WRAPPED * lines, _FEWEST) and counts["capitals"] > _CAPITALS * lines:
+    if counts["divided"] > _DIVIDED_OR_REPEATED * lines:
         yield (
-            f"{wrapped:,} of {lines:,} lines end in the middle of a sentence, which the "
+            f"{counts['divided']:,} of {lines:,} lines end in the middle of a word: join each with "
+            "the next"
+        )
+    is_wrapped = counts["wrapped"] >= max(_WRAPPED * lines, _FEWEST)
+    if is_wrapped and counts["capitals"] > _CAPITALS * lines:
+        yield (
+            f"{counts['wrapped']:,} of {lines:,} lines end in the middle of a sentence, which the "
             "next line continues: join the lines of a paragraph, as --input_format=documents does "
             "with plain text"
         )
-    if counts["repeated"] > _REPEATED * lines:
+    if counts["repeated"] > _DIVIDED_OR_REPEATED * lines:
         most = _of_kind(counts, "repeated").most_common(1)
         named = "".join(f", most often {line} {number:,} times" for line, number in most)
         yield (
@@ -403,7 +432,8 @@ def _in_scripts(counts, found, limits, limit, what=""):
 
 
 def _on_changes(counts):
-    changed = _of_kind(counts, "changed")
+    """What is said of characters that normalisation changes, and of those that nobody sees."""
+    changed, invisible = _of_kind(counts, "changed"), _of_kind(counts, "invisible")
     # Of "U+00B4 to  x": what becomes nothing, or begins or ends with a space.
     vanished = sum(n for key, n in changed.items() if " to  " in key or key.endswith(" "))
     characters = counts["characters"]
@@ -418,6 +448,11 @@ def _on_changes(counts):
         yield (
             f"normalisation changes {changed.total():,} of {characters:,} characters, "
             f"most often {most}. If they matter, {remedy}"
+        )
+    if invisible.total() > _HIDDEN * characters:
+        yield (
+            f"{invisible.total():,} of {characters:,} characters are invisible, such as "
+            f"{max(invisible, key=invisible.get)}. A word with one has other pieces: leave them out"
         )
 
 
@@ -448,7 +483,7 @@ class Sample:
         if len(self._texts) < _MOST_TEXTS and any(map(str.isalpha, text)):
             self._texts.setdefault(text)
 
-    def sentences(self):
+    def warnings(self):
         """Ends the sample, and returns what is said of its losses: list of str."""
         tokenizer, texts = self._tokenizer, list(self._texts)
         tokenizer.reads = None
@@ -461,4 +496,4 @@ class Sample:
         apart = [line for text in texts for line in (text, "")]  # no text goes on in the next
         lost = Losses.of(tokenizer).count(apart)
         del lost[TOKENIZED]  # as texts of GLUE are
-        return [*unreachable(tokenizer), *sentences(lost, unknown)]
+        return [*unreachable(tokenizer), *warnings(lost, unknown)]

@@ -273,8 +273,8 @@ def _say_data(records, task):
     pieces = task.text.tokenizer.convert_ids_to_tokens(ids)
     shown = " ".join(pieces[:_MOST_PIECES]) + " ..." * (len(pieces) > _MOST_PIECES)
     if task.text.tokenizer.reads:
-        for sentence in task.text.tokenizer.reads.sentences():
-            print(f"Warning: {sentence}")
+        for warning in task.text.tokenizer.reads.warnings():
+            print(f"Warning: {warning}")
     print(f"First example: {shown} = {task.target(row)}; vocabulary: {task.text.tokenizer.path}")
 
 

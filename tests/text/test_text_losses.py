@@ -25,7 +25,7 @@ def counted(lines, clean_up=CleanUp(), rule="nmt_nfkc"):  # noqa: B008 (it is fr
 
 def said(lines, *args, unknown=(), **values):
     counts = counted(lines, *args, **values)
-    return list(text_losses.sentences(counts, collections.Counter(unknown)))
+    return list(text_losses.warnings(counts, collections.Counter(unknown)))
 
 
 def each(form):
@@ -261,7 +261,7 @@ def test_limits(counts):
     for more in (0, 1):
         found = collections.Counter(counts | {last: counts[last] + more})
         unknown = collections.Counter({"한": found.pop("unknown", 0)})
-        assert len([*text_losses.sentences(found, unknown)]) == more
+        assert len([*text_losses.warnings(found, unknown)]) == more
 
 
 @pytest.mark.parametrize(
@@ -321,7 +321,7 @@ def test_pieces_that_no_text_has_are_said(tmp_path, pieces, flags):
     tokenizer = FullTokenizer(vocab_file=str(path))
     sample = text_losses.Sample(tokenizer)
     tokenizer.tokenize("die")
-    said = "\n".join(sample.sentences())
+    said = "\n".join(sample.warnings())
     assert names(said, f"{path} ... 'Die' ... {flags}") if flags else not said
     kept = FullTokenizer(vocab_file=str(path), do_lower_case=False)
     assert list(text_losses.unreachable(kept)) == []
@@ -357,12 +357,12 @@ def test_a_sample_of_the_first_texts():
     sample = text_losses.Sample(tokenizer)
     for text in ("నమస్తే క్ష", "నమస్తే క్ష", "a b"):
         tokenizer.encode_ids(text)
-    marks, unknown = sample.sentences()
+    marks, unknown = sample.warnings()
     assert_names(marks, "TELUGU ... --strip_accents=false")
     assert_names(unknown, "TELUGU ... train_sentencepiece.py")
     assert tokenizer.reads is None
     sample = text_losses.Sample(tokenizer)
-    assert sample.sentences() == []  # the features exist
+    assert sample.warnings() == []  # the features exist
     for number in range(10_001):
         sample(f"a {number}")
     assert len(sample._texts) == 10_000
@@ -374,4 +374,4 @@ def test_numbers_of_rows_and_scores_are_no_texts():
     for number in range(9):
         for text in (str(number), f"{number}.800", f"film {number}", f"so , {number} ."):  # of GLUE
             tokenizer.normalize(text)
-    assert sample.sentences() == []
+    assert sample.warnings() == []
