@@ -114,30 +114,33 @@ def create(
             _remove_others(work, directory)
         _tokenize(inputs, form, encoder, directory, runner)
         parts, dropped = _parts(directory, selection, runner)
-        summary = None
+        summary = None  # the held-out documents come first: theirs is a part of the other one
         for part, (flag, names) in reversed(list(zip(parts, named.items(), strict=False))):
-            counts, shards = _make(work, part, flag, names, settings, vocabulary, runner)
-            corpus = corpus_files.open_corpus(part)
-            sizes = corpus.sizes(settings.longest_line, _FAR_LONGER * settings.max_pair_length)
-            fewest = settings.max_predictions_per_seq / settings.max_seq_length  # if all are full
-            share = min(settings.masked_lm_prob, fewest) * settings.do_whole_word_mask
-            summary = corpus_summary.Summary(
-                corpus.counts + dropped + sizes + counts,
-                corpus.unknown_pieces(),
-                corpus.first_skipped,
-                word_start,
-                input_format=form.input_format,
-                pairs=settings.pairs,
-                seconds=time.monotonic() - started,
-                held_out=summary,
-                num_wanted=share * counts["instance_tokens"],
-            )
+            made, shards = _make(work, part, flag, names, settings, vocabulary, runner)
+            summary = _summary(part, dropped + made, settings, form, word_start, summary)
+            summary.seconds = time.monotonic() - started
             index = {record_files.FILES: dict(zip(names, shards, strict=True))}
             content = json.dumps(summary.as_json() | given | index, indent=1)
             files.write_text(record_files.summary_file(names[0]), content + "\n")
     if logging.level_info():
         _log(outputs[0], tokenizer, settings)
     return summary
+
+
+def _summary(part, counts, settings, form, word_start, held_out):
+    """The Summary of a file of documents; `counts` has the documents dropped and the records."""
+    corpus = corpus_files.open_corpus(part)
+    sizes = corpus.sizes(settings.longest_line, _FAR_LONGER * settings.max_pair_length)
+    return corpus_summary.Summary(
+        corpus.counts + counts + sizes,
+        corpus.unknown_pieces(),
+        corpus.first_skipped,
+        word_start,
+        input_format=form.input_format,
+        pairs=settings.pairs,
+        held_out=held_out,
+        num_wanted=settings.wanted_share * counts["instance_tokens"],
+    )
 
 
 def _say_repeated(inputs, contents):

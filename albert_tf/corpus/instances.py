@@ -36,6 +36,13 @@ class Settings(options.Instances):
         """Maximum length of A and B together, in tokens."""
         return self.max_seq_length - self.num_specials
 
+    @property
+    def wanted_share(self):
+        """Least share of the tokens to predict (float), if whole words are; 0 if tokens are."""
+        if not self.do_whole_word_mask:
+            return 0.0
+        return min(self.masked_lm_prob, self.max_predictions_per_seq / self.max_seq_length)
+
     @functools.cached_property
     def schema(self):
         """Schema of the records, with twice the predictions if tokens are permuted too."""
