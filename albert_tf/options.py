@@ -86,7 +86,8 @@ _FEATURES = "TFRecord file for the {} features; in --output_dir by default."
 _RULES = {
     "at least": operator.ge, "at most": operator.le, "above": operator.gt, "below": operator.lt,
 }  # fmt: skip
-# Columns of an option: its limits -> their names in messages; the others -> their defaults.
+# Columns of an option: its limits -> their names in messages; the others -> what they are by
+# default, except that a group decides on read_by and on_record.
 _LIMITS = {"low": "at least", "high": "at most", "above": "above", "below": "below"}
 _COLUMNS = {"or_zero": False, "repeated": False, "required": False} | dict.fromkeys(
     ("choices", "path", "read_by", "on_record", "fits")
@@ -225,7 +226,7 @@ def decides_training(columns):
     Args:
         columns: mapping, the columns of the option.
     """
-    read_by, path, rule = columns["read_by"] or "", columns["path"], columns["on_record"]
+    read_by, path, rule = columns["read_by"], columns["path"], columns["on_record"]
     is_of_training = "~do_train" in read_by
     if not path:  # what every command reads too, but not what only evaluations read
         return rule != "free" and (is_of_training or "do_eval" not in read_by)
@@ -347,24 +348,26 @@ class Options:
         UserError: a value is out of range; the message names the flag.
     """
 
-    def __init_subclass__(cls, heading=None, read_by=None, on_record=None):
+    def __init_subclass__(cls, heading=None, read_by="", on_record=None):
         cls.heading = heading
         for field in vars(cls).values():
             if isinstance(field, dataclasses.Field):
-                own = {name: value for name, value in field.metadata.items() if value is not None}
-                found = {**field.metadata, "read_by": read_by, "on_record": on_record, **own}
-                of_training = "~do_train" in (found["read_by"] or "") and not found["path"]
-                found["on_record"] = found["on_record"] or ("follow" if of_training else "free")
-                field.metadata = types.MappingProxyType(found)
+                columns = dict(field.metadata)
+                if columns["read_by"] is None:
+                    columns["read_by"] = read_by
+                of_training = "~do_train" in columns["read_by"] and not columns["path"]
+                usual = on_record or ("follow" if of_training else "free")
+                columns["on_record"] = columns["on_record"] or usual
+                field.metadata = types.MappingProxyType(columns)
         dataclasses.dataclass(frozen=True, kw_only=True)(cls)
-        KINDS.update({field.name: kind_of(field) for field in options_of(cls)})
         for field in options_of(cls):
-            if field.metadata["on_record"] in ("equal", "start") and not field.default:
-                UNSET[field.name] = field.default
-            columns = field.metadata
-            is_of_use = columns["on_record"] in ("equal", "follow") and not columns["path"]
-            if is_of_use and "do_" not in (columns["read_by"] or ""):
-                OF_USE.add(field.name)
+            name, columns = field.name, field.metadata
+            rule, is_of_work = columns["on_record"], "do_" in columns["read_by"]
+            KINDS[name] = kind_of(field)
+            if rule in ("equal", "start") and not field.default:
+                UNSET[name] = field.default
+            if rule in ("equal", "follow") and not columns["path"] and not is_of_work:
+                OF_USE.add(name)
 
     def __post_init__(self):
         for field in options_of(self):
@@ -442,20 +445,20 @@ class Checkpoints(Options, heading="Checkpoints and curves"):
         "casing differ from those in run.json.")
 
 
-class Memory(Options, heading="Memory and speed"):
+class Memory(Options, heading="Memory and speed", read_by="~do_train"):
     """Settings that trade memory for speed, lengths of batches, and profiling."""
 
-    gradient_accumulation_steps: int = option(1, low=1, read_by="~do_train", help=
+    gradient_accumulation_steps: int = option(1, low=1, help=
         "Number of parts in which a device computes its share of a batch, one after another: the "
         "same batch in less memory.")
-    recompute: bool = option(False, read_by="~do_train", help=
+    recompute: bool = option(False, help=
         "Compute the activations of each block again in the backward pass: less memory, more time.")
-    length_buckets: list | None = option(None, read_by="~do_train", on_record="equal", help=
+    length_buckets: list | None = option(None, on_record="equal", help=
         "Comma-separated lengths of batches, such as 64,128,256. Sequences of similar length are "
         "batched together and padded to the next of these lengths. By default, a batch of "
         "pre-training has the length --max_seq_length, one of fine-tuning that of its longest "
         "sequence.")
-    profile_steps: str | None = option(None, read_by="~do_train", help=
+    profile_steps: str | None = option(None, help=
         "Updates to profile for TensorBoard, first:last, such as 100:110; none by default.")
 
     def __post_init__(self):

@@ -179,7 +179,7 @@ def resolve(
         for name, value in typed.items()
         if value != "" or name not in known or not rows[name].columns["path"]
     }
-    conditions = (text for name in typed for text in (rows[name].columns["read_by"] or "").split())
+    conditions = (text for name in typed for text in rows[name].columns["read_by"].split())
     replaced = {text[1:] for text in conditions if text.startswith("!")}  # as epochs by updates
     for name in (replaced & known.keys()) - typed.keys():
         if rows[name].columns["on_record"] == "follow":
@@ -332,7 +332,7 @@ def agreed(rows, typed, all_facts):
                 continue
             columns = rows[name].columns if name in rows else {}
             rule = columns.get("on_record")
-            if "~do_train" in (columns.get("read_by") or ""):  # they may be trained differently
+            if "~do_train" in columns.get("read_by", ""):  # they may be trained differently
                 continue
             decides = rule == "equal" or (rule == "follow" and name not in typed)
             ours = first.value if first.key is None else first.key
@@ -359,7 +359,7 @@ def _differs(value, default):
 
 def _unmet(read_by, settings):
     """The first condition of `read_by` that does not hold; None if the option is read."""
-    return next((text for text in (read_by or "").split() if not _holds(text, settings)), None)
+    return next((text for text in read_by.split() if not _holds(text, settings)), None)
 
 
 def _alternatives(condition):

@@ -57,7 +57,7 @@ def values_of(row):
 def meeting(rows, row, seen=()):
     """Typed values with which an option is read."""
     typed = {}
-    for condition in (row.columns["read_by"] or "").split():
+    for condition in row.columns["read_by"].split():
         name, is_about_value, values = condition.strip("~").split("|")[0].partition("=")
         excluded = name.removeprefix("!")
         if name != excluded and excluded in rows and rows[excluded].default is True:

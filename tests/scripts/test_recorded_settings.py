@@ -140,7 +140,7 @@ def test_what_a_record_decides(script):
         columns = {flag.name: flag.option.metadata for flag in flag_groups.own_flags()}
     for name, of_option in columns.items():
         rules[of_option["on_record"]].add(name)
-        if "~do_train" in (of_option["read_by"] or "") and not of_option["path"]:
+        if "~do_train" in of_option["read_by"] and not of_option["path"]:
             assert of_option["on_record"] != "free"  # a resumed run goes on as it was
             rules["follow"] -= {name} - OF_RECORDS[script][1]
     assert (rules["equal"], rules["follow"]) == OF_RECORDS[script]
