@@ -22,7 +22,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf import files
-from albert_tf.corpus import corpus_files, text_files, workers
+from albert_tf.corpus import corpus_files, segment_pairs, text_files, workers
 from albert_tf.errors import UserError, import_extra
 from albert_tf.records import record_files
 
@@ -265,8 +265,7 @@ def _by_file(segments, starts):
     last = np.searchsorted(starts, end - 1, side="right") - 1
     counts = last - first + 1
     pieces = np.repeat(segments, counts, axis=0)
-    number = np.arange(len(pieces)) - np.repeat(np.cumsum(counts) - counts, counts)
-    file = np.repeat(first, counts) + number
+    file = np.repeat(first, counts) + segment_pairs.numbers_within(counts)
     begin = np.maximum(pieces[:, _BEGIN], starts[file])
     end = np.minimum(pieces[:, _END], starts[file + 1])
     pieces[:, _OFFSET] += begin - pieces[:, _BEGIN]

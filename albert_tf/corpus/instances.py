@@ -275,7 +275,7 @@ def instances(corpus, pairs, settings, special_ids, vocab_size, rng):
     )
     row, position = np.nonzero(predicted)
     counts = np.bincount(row, minlength=len(pairs))
-    place = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
+    place = segment_pairs.numbers_within(counts)
     lists = np.zeros((3, len(pairs), settings.schema["masked_lm_ids"].length), np.int32)
     lists[:, row, place] = np.stack([position, ids[row, position], np.ones_like(row)])
     arrays = {

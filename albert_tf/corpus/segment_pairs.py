@@ -64,9 +64,13 @@ class Sentences:
             return starts, ends
         step = self._longest - self._overlap
         counts = np.maximum(1, -(-(ends - starts - self._overlap) // step))
-        number = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-        starts = np.repeat(starts, counts) + step * number
+        starts = np.repeat(starts, counts) + step * numbers_within(counts)
         return starts, np.minimum(starts + self._longest, np.repeat(ends, counts))
+
+
+def numbers_within(counts):
+    """Numbers from 0 on for each of the counts, int array [n]: [2, 3] gives [0, 1, 0, 1, 2]."""
+    return np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
 
 
 class Draws:
