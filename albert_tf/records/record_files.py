@@ -331,31 +331,38 @@ def first_records(path, count):
         raise
 
 
-def check_records(files, schema):
+def check_records(paths, schema):
     """Compares the first record of each file with the schema, before any training.
 
     Args:
-        files: list of str, paths; or dict from path to the first of its `first_records`.
+        paths: list of str.
         schema: dict from feature name to `FeatureSpec`.
 
     Raises:
         UserError: a file is empty or no TFRecord file, or its first record does not fit.
     """
-    for path in files:
+    for path in paths:
         with _advising(path):
-            first = files[path] if isinstance(files, dict) else first_records(path, 1)[0]
-            _check_features(first, f"record 1 of {path}", schema)
+            first = first_records(path, 1)[0]
+        check_first({path: first}, schema)
 
 
-def find_bad_record(files, schema):
+def check_first(records, schema):
+    """Like `check_records`, with a dict from path to the first of its `first_records`."""
+    for path, features in records.items():
+        with _advising(path):
+            _check_features(features, f"record 1 of {path}", schema)
+
+
+def find_bad_record(paths, schema):
     """Reads every record to find the one that broke a step; None if all are good.
 
-    The arguments are those of `check_records`, with a list of files.
+    The arguments are those of `check_records`.
 
     Raises:
         UserError: about the first record that does not fit, with its number.
     """
-    for path in files:
+    for path in paths:
         with _advising(path):
             for number, record in enumerate(serialized(path), start=1):
                 where = f"record {number} of {path}"
@@ -363,10 +370,10 @@ def find_bad_record(files, schema):
 
 
 @contextlib.contextmanager
-def naming_bad_records(files, schema):
+def naming_bad_records(paths, schema):
     """Context that replaces TensorFlow's error about a bad record by one that names the record.
 
-    The arguments are those of `check_records`; `files` is a list of the files that the block reads.
+    The arguments are those of `check_records`; `paths` are the files that the block reads.
 
     Raises:
         UserError: names the bad record.
@@ -374,7 +381,7 @@ def naming_bad_records(files, schema):
     try:
         yield
     except _DATA_ERRORS:
-        find_bad_record(files, schema)
+        find_bad_record(paths, schema)
         raise
 
 

@@ -75,24 +75,22 @@ def fine_tune(data, config, options, strategy):
 
 def _say_end(data, options):
     """Prints where the model is, and the command that predicts with it."""
-    task, directory = data.task, options.output_dir
-    folder = RunDirectory(directory)
+    task, folder = data.task, RunDirectory(options.output_dir)
     prefix = folder.trained
     if prefix is None:  # a checkpoint of another directory was evaluated
         return
-    kind = "best" if os.path.basename(prefix) == run_directory.BEST else "newest"
-    source = evaluation.describe(prefix, task.key_metric)
-    names = [
-        name for name in task.input_names for _ in range(task.choices if name == "options" else 1)
-    ]
-    given = " ".join(f'--{name}="some {name}"' for name in names)
+    is_best = os.path.basename(prefix) == run_directory.BEST
     report = files.read_text(folder.file(evaluation.REPORT))
-    is_best = options.do_eval and report and kind == "best"
-    if is_best and evaluation.are_same(folder.evaluated_on, data.evaluated_on()):
+    has_report = options.do_eval and is_best and bool(report)
+    if has_report and evaluation.are_same(folder.evaluated_on, data.evaluated_on()):
         print(report)
-    print(f"The {kind} model is {source}")
+    source = evaluation.describe(prefix, task.key_metric)
+    print(f"The {'best' if is_best else 'newest'} model is {source}")
     if folder.settings:  # a directory of the original lacks config and vocabulary
-        print(as_called("Next: python predict.py"), f"--model={shlex.quote(directory)} {given}")
+        counts = {"options": task.choices}
+        names = [name for name in task.input_names for _ in range(counts.get(name, 1))]
+        given = " ".join(f'--{name}="some {name}"' for name in names)
+        print(as_called("Next: python predict.py"), f"--model={shlex.quote(folder.path)} {given}")
 
 
 def steps_of_epochs(count, batch_size, epochs):

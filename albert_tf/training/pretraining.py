@@ -149,7 +149,7 @@ def _source_of(config, options, paths, *, may_be_masked):
     has_order = all(schemas.ORDER_LABEL in record for record in first.values())
     if has_order or options.sentence_loss_weight:
         schema, unmasked = schema | order, unmasked | order
-    record_files.check_records(first, unmasked)
+    record_files.check_first(first, unmasked)
     masking = None if may_be_masked and masked == paths else options.masking
     _check_masks(paths, masked, masking)
     if masking:
@@ -160,7 +160,7 @@ def _source_of(config, options, paths, *, may_be_masked):
                 f"record 1 of {paths[0]} begins with the id {found}, and [CLS] of --spm_model_file "
                 f"or --vocab_file has {masking.special_ids.cls}: give the vocabulary of the records"
             )
-    record_files.check_records(first, schema)
+    record_files.check_first(first, schema)
     _, counts = np.unique(np.concatenate(pieces), return_counts=True)
     return _Source(paths, schema, masking, scipy.special.entr(counts / counts.sum()).sum())
 
