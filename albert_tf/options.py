@@ -557,8 +557,7 @@ class FineTunedModel(Options, heading="Model and text"):
         "Local directory of a hub module, of TensorFlow 1 or 2, instead of "
         "--albert_config_file, --init_checkpoint, --spm_model_file, --vocab_file and "
         "--do_lower_case.")
-    # a token of each of two texts
-    max_seq_length: int = option(512, low=NUM_SPECIALS + 2,
+    max_seq_length: int = option(512, low=SHORTEST,
         on_record="equal", fits=("max_position_embeddings", 0), help=
         "Maximum length of a sequence, in tokens. If the model has fewer positions, the default is "
         "their number.")
@@ -729,7 +728,7 @@ class Race(Options, heading="Task and data"):
         read_by="~do_predict")
     dropout_prob: float = option(0.1, "Dropout of the pooled output, in training.", low=0, below=1,
         read_by="~do_train")
-    # at least one token of the passage fits too
+    # NUM_SPECIALS + 1: a token of the passage fits too
     max_qa_length: int = option(128, low=1,
         on_record="equal", fits=("max_seq_length", NUM_SPECIALS + 1), help=
         "Maximum number of tokens of a question and an option together. Longer ones lose their "
@@ -995,7 +994,7 @@ class Instances(NGrams, heading="Pairs and masks"):
         "is from a random document. If false, for ALBERT's sentence order: the segments of a pair "
         "with the label 1 are swapped. Pairs in order have the label 0. A text of a single "
         "sentence gets a random second segment and the label 1 either way.")
-    # two tokens are the shortest target of a short sequence
+    # The smallest has room for two tokens, which a short instance has at least.
     max_seq_length: int = option(512, low=SHORTEST, high=_LONGEST, help=
         "Maximum number of tokens per instance, with [CLS] and both [SEP]; shorter instances are "
         "padded with 0.")
@@ -1094,13 +1093,13 @@ class SentencePiece(Options, heading="Model"):
 
     vocab_size: int = option(30000, low=_SMALLEST_VOCABULARY, high=INT32_MAX, help=
         "Number of pieces, including the special ones.")
-    # SentencePiece's limit; its 0 means all
+    # SentencePiece takes no fewer; its 0 means all.
     input_sentence_size: int = option(10_000_000, low=101, high=INT32_MAX, help=
         "Maximum number of sentences to train on; they are kept in memory. A larger text is "
         "sampled at random.")
     max_sentence_length: int = option(4192, low=10, high=2**30, help=
         "Maximum length of a sentence, in bytes; longer ones are left out and counted.")
-    # SentencePiece's limit
+    # SentencePiece takes no less.
     character_coverage: float = option(0.99995, low=0.98, high=1, help=
         "Share of the text's characters that get a piece; about 0.9995 for Chinese or Japanese.")
     seed: int = option(12345, "Seed for sampling sentences.", low=0, high=2**32 - 1)
@@ -1188,8 +1187,7 @@ class CheckpointExport(ExportedModel, heading="Flags"):
 class HubExport(ExportedModel, heading="Flags"):
     """A TF Hub module to write."""
 
-    # [CLS], a piece, [SEP]
-    max_seq_length: int = option(128, low=3,
+    max_seq_length: int = option(128, low=NUM_SPECIALS_OF_ONE + 1,
         read_by="export_type=preprocessing", fits=("max_position_embeddings", 0), help=
         "Preprocessing: length of its output in tokens. If albert_config.json is there and has "
         "fewer positions, the default is their number.")

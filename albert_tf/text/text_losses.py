@@ -471,12 +471,12 @@ class Sample:
     """The first texts that a tokenizer reads.
 
     Args:
-        tokenizer: FullTokenizer, which then has this as its `reads`.
+        tokenizer: FullTokenizer, which then has this as its `sample`.
     """
 
     def __init__(self, tokenizer):
         self._tokenizer, self._texts = tokenizer, {}  # in order, each once
-        tokenizer.reads = self
+        tokenizer.sample = self
 
     def __call__(self, text):
         """Keeps a text, if it has letters: numbers of rows and scores are cleaned up too."""
@@ -486,7 +486,7 @@ class Sample:
     def warnings(self):
         """Ends the sample, and returns what is said of its losses: list of str."""
         tokenizer, texts = self._tokenizer, list(self._texts)
-        tokenizer.reads = None
+        tokenizer.sample = None
         if not texts:  # the features exist
             return []
         unknown = collections.Counter()

@@ -310,8 +310,7 @@ class FullTokenizer:
         path: str, path of the file.
         do_lower_case, strip_accents: bool.
         clean_up: clean_up.CleanUp.
-        reads: callable that gets each text that `normalize` cleans up, such as
-            text_losses.Sample; None.
+        sample: text_losses.Sample, which gets each text that `normalize` cleans up; None for none.
 
     Raises:
         UserError: no file is given, it cannot be used, or it records another clean-up.
@@ -320,7 +319,7 @@ class FullTokenizer:
     encode = CalledElsewhere("tokenizer(text), or encode_ids(text) without special pieces")
     decode = CalledElsewhere("convert_ids_to_tokens(ids)")
     from_pretrained = CalledElsewhere("albert_tf.load(path).tokenizer")
-    reads: Callable[[str], None] | None = None
+    sample: Callable[[str], None] | None = None
     # Defined by the subclasses.
     apply_table: Callable[[str], str] | None = None
     is_sentencepiece: bool
@@ -431,8 +430,8 @@ class FullTokenizer:
             str.
         """
         decoded: str = _decoded(text)
-        if self.reads:
-            self.reads(decoded)
+        if self.sample:
+            self.sample(decoded)
         return decoded
 
     def normalize_batch(self, texts: list[str]) -> list[str]:

@@ -268,12 +268,13 @@ def _say_data(records, task):
     choice = row["label_ids"][0] if "options" in task.input_names else 0
     ids, mask = (row[name].reshape(task.choices, -1)[choice] for name in task.inputs[:2])
     ids = ids[mask > 0].tolist()
-    pieces = task.text.tokenizer.convert_ids_to_tokens(ids)
+    tokenizer = task.text.tokenizer
+    pieces = tokenizer.convert_ids_to_tokens(ids)
     shown = " ".join(pieces[:_MOST_PIECES]) + " ..." * (len(pieces) > _MOST_PIECES)
-    if task.text.tokenizer.reads:
-        for warning in task.text.tokenizer.reads.warnings():
+    if tokenizer.sample:
+        for warning in tokenizer.sample.warnings():
             print(f"Warning: {warning}")
-    print(f"First example: {shown} = {task.target(row)}; vocabulary: {task.text.tokenizer.path}")
+    print(f"First example: {shown} = {task.target(row)}; vocabulary: {tokenizer.path}")
 
 
 # --- Prediction ----------------------------------------------------------------------------------

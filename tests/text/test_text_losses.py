@@ -360,7 +360,7 @@ def test_a_sample_of_the_first_texts():
     marks, unknown = sample.warnings()
     assert_names(marks, "TELUGU ... --strip_accents=false")
     assert_names(unknown, "TELUGU ... train_sentencepiece.py")
-    assert tokenizer.reads is None
+    assert tokenizer.sample is None
     sample = text_losses.Sample(tokenizer)
     assert sample.warnings() == []  # the features exist
     for number in range(10_001):
