@@ -229,7 +229,7 @@ def read_bytes(path):
     """
     with reading(path), tf.io.gfile.GFile(path, "rb") as file:
         content = file.read()
-    _check_no_pointer(path, content)
+    check_no_pointer(path, content)
     return content
 
 
@@ -237,10 +237,11 @@ def check_content(path):
     """Raises UserError if a file cannot be read, or holds a pointer in place of its content."""
     with reading(path), tf.io.gfile.GFile(path, "rb") as file:
         start = file.read(len(_POINTER))
-    _check_no_pointer(path, start)
+    check_no_pointer(path, start)
 
 
-def _check_no_pointer(path, content):
+def check_no_pointer(path, content):
+    """Raises UserError if a file whose content begins so (bytes) is a pointer of Git LFS."""
     if content.startswith(_POINTER):
         raise UserError(f"{path} is only a pointer to the file in Git LFS: run git lfs pull")
 

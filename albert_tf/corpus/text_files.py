@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads text files of sentences, documents or JSON lines as one sentence per line."""
 
-import codecs
 import contextlib
 import functools
 import itertools
@@ -138,10 +137,10 @@ def _check_length(path, what, number, parts):
 
 
 def _with_plain_line_ends(parts):
-    r"""Yields text without byte order mark, with \n for \r\n (also \r\r\n) and \r."""
+    r"""Yields text with \n for \r\n (also \r\r\n) and \r."""
     held = b""  # \r at the end of a block, which may belong to a \n
-    for number, block in enumerate(parts):
-        block = held + (block if number else block.removeprefix(codecs.BOM_UTF8))
+    for block in parts:
+        block = held + block
         held = block[len(block.rstrip(b"\r")) :]
         yield _LINE_ENDS.sub(_plain, block.removesuffix(held))
     yield _LINE_ENDS.sub(_plain, held)

@@ -39,7 +39,6 @@ _PACKINGS = {  # kinds of compression -> how they begin, and a function that ope
 }
 _OTHERS = {  # kinds that are refused -> how they begin
     "a ZIP archive or a document in one": rb"PK(\x03\x04|\x05\x06|\x07\x08)",
-    "a pointer to a file in Git LFS (run git lfs pull)": rb"version https://git-lfs",
     "a 7-Zip archive": rb"7z\xbc\xaf\x27\x1c",
     "a RAR archive": rb"Rar!\x1a\x07",
     "an ar archive": rb"!<arch>\n",
@@ -77,7 +76,7 @@ def is_packed(path):
 
 
 def blocks(path):
-    """Yields the text of a file in UTF-8, unpacked if it is compressed.
+    """Yields the text of a file in UTF-8 without a byte order mark, unpacked if it is compressed.
 
     Args:
         path: str.
@@ -101,12 +100,15 @@ def blocks(path):
             (head[start : start + _BLOCK_BYTES] for start in starts),
             iter(lambda: file.read(_BLOCK_BYTES), b""),
         )
-        yield from parts if encoding == "utf-8" else _as_utf8(path, parts, encoding)
+        if encoding != "utf-8":
+            parts = _as_utf8(path, parts, encoding)
+        yield next(parts, b"").removeprefix(codecs.BOM_UTF8)
+        yield from parts
 
 
 def read(path):
-    """The text of a file: bytes in UTF-8, without a byte order mark. Errors are as of `blocks`."""
-    return b"".join(blocks(path)).removeprefix(codecs.BOM_UTF8)
+    """The text of a file: bytes, as `blocks` yields them; errors are also as of `blocks`."""
+    return b"".join(blocks(path))
 
 
 def lines(path):
@@ -162,6 +164,7 @@ def _encoding(path, head):
     Raises:
         UserError: it is of a kind that holds no text by itself.
     """
+    files.check_no_pointer(path, head)
     for name, begins in _OTHERS.items():
         if re.match(begins, head):
             raise UserError(f"{path} is {name} and {_NO_TEXT}")
