@@ -16,7 +16,7 @@ import re
 # TensorFlow's log lines would bury the output of scripts. Its errors are raised as exceptions too.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-__version__ = "0.1.0"
+__version__ = "1.0.0.dev0"
 
 _HOME = {
     "LAMB": "model.optimization",
