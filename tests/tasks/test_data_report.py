@@ -140,10 +140,7 @@ def test_lengths_of_options_before_the_cut(tokenizer):
     assert {name: n for name, n in counts.items() if name.startswith("length")} == wanted
     assert task.texts_of(example) == ("a b c", "d e", "f")
     of_words = ner.NerTask(("O", "B-x"), TextInput(tokenizer, 8, SIZES))
-    assert of_words.texts_of([Word("a", "O", 1), Word("b", "O", 2)]) == (
-        "a",
-        "b",
-    )
+    assert of_words.texts_of([Word("a", "O", 1), Word("b", "O", 2)]) == ("a", "b")
 
 
 def test_the_report_of_questions(tmp_path, tokenizer, capsys):

@@ -12,7 +12,7 @@ from albert_tf.tasks.reading import Example
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training.splits_and_results import Split
 from tests import GOLDEN, read_arrays, tiny
-from tests.errors import refuses
+from tests.errors import assert_says, refuses
 from tests.tasks.task_files import examples_in, row_of, task_of, write
 
 DATA = tiny.GLUE_DATA
@@ -355,8 +355,10 @@ def test_examples_that_are_sorted_are_counted(name, labels, is_sorted):
 def test_sorted_examples_that_exceed_the_window_of_shuffling_are_a_warning(count, capsys):
     row = row_of("t", "x", ["0", "1"])
     data = classification.GlueData(task_of(row), "", "", "", row=row, shuffle_buffer_size=7)
-    data._say("train", collections.Counter(sorted_by_label=count))
-    assert ("Warning" in capsys.readouterr().out) == (count == 8)
+    data._say("train", collections.Counter(sorted_by_label=count, left_out=3, without_text=2))
+    said = capsys.readouterr().out
+    assert_says(said, "train: 3", "train: 2")
+    assert ("Warning" in said) == (count == 8)
 
 
 def test_metrics_of_another_label_column_or_of_corrected_labels_are_others(tmp_path):
@@ -378,7 +380,9 @@ ROWS |= {"rte": (2490, 277, 3000), "sts-b": (5749, 1500, 1379)}
 
 
 @pytest.mark.shared_data
-@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.long] * (n == "sst-2")) for n in ROWS]
+)
 def test_real_data(name, shared_data):
     tokenizer = FullTokenizer(spm_model_file=str(shared_data / "spm" / "30k-clean.model"))
     task = glue.TASKS[name]

@@ -194,6 +194,8 @@ def test_the_file_of_a_split(written, tmp_path):
 def test_the_labels(written, tmp_path):
     written("a I-PER\nb B-PER\nc O\nd B-LOC\n")
     assert find_labels(str(tmp_path)) == ("O", "B-LOC", "B-PER", "I-PER")
+    written("a B-10\nb B-9\nc O\nd I-9\n")
+    assert find_labels(str(tmp_path)) == ("O", "B-10", "B-9", "I-9")
     assert find_labels("nowhere", ["B-PER", "O"]) == ("B-PER", "O")
     for bad in (["O"], ["O", "O", "B-PER"], ["O", "B-LOC", "I-LOC", "PER"]):
         with refuses("--labels"):
@@ -209,11 +211,7 @@ def test_labels_that_stand_before_the_words(written, tmp_path):
     written("B-PER Anna\nO in\nB-LOC Ulm\nO .\n")
     with refuses("train.conll ... --label_column=0 ... --text_column"):
         find_labels(str(tmp_path))
-    assert find_labels(str(tmp_path), columns=Columns(1, 0)) == (
-        "O",
-        "B-LOC",
-        "B-PER",
-    )
+    assert find_labels(str(tmp_path), columns=Columns(1, 0)) == ("O", "B-LOC", "B-PER")
     written("Anna B-PER NP\nin O PP\n")
     assert find_labels(str(tmp_path), columns=Columns(0, 2)) == ("NP", "PP")
 

@@ -563,6 +563,7 @@ def test_answers_table():
 # --- The real data ---
 
 
+@pytest.mark.long
 @pytest.mark.shared_data
 def test_real_data(shared_data):
     tokenizer = FullTokenizer(spm_model_file=str(shared_data / "spm" / "30k-clean.model"))
