@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from tests import ROOT, SHARED
+from tests import ROOT, SHARED, tiny
 from tests.processes import run_python
 from tests.script_flags import flags_of, no_flags
 
@@ -148,6 +148,12 @@ def run_once(tmp_path_factory, run_main):
         return folders[key]
 
     return run
+
+
+@pytest.fixture(scope="session")
+def release(tmp_path_factory):
+    """The directory of a release with random weights, which no test changes."""
+    return tiny.write_release(tmp_path_factory.mktemp("release"))
 
 
 @pytest.fixture

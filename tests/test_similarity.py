@@ -7,16 +7,10 @@ import scipy.stats
 
 import albert_tf
 from albert_tf import similarity
-from tests import tiny
 from tests.errors import assert_names
 
 HEADER = "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore"
 PAIRS = [("a man", "the man", 4.0), ("It rains.", "a landscape", 0.5), ("of", "of the", 3.0)]
-
-
-@pytest.fixture(scope="module")
-def release(tmp_path_factory):
-    return tiny.write_release(tmp_path_factory.mktemp("release"))
 
 
 def write_pairs(path, pairs):

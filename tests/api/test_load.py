@@ -36,11 +36,6 @@ CLOSE = 1e-5
 
 
 @pytest.fixture(scope="module")
-def release(tmp_path_factory):
-    return tiny.write_release(tmp_path_factory.mktemp("release"))
-
-
-@pytest.fixture(scope="module")
 def loaded(release):
     return albert_tf.load(str(release), batch_size=2)
 

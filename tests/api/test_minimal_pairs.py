@@ -152,11 +152,6 @@ def test_bad_files(content, message, write):
 
 
 @pytest.fixture(scope="module")
-def release(tmp_path_factory):
-    return tiny.write_release(tmp_path_factory.mktemp("release"))
-
-
-@pytest.fixture(scope="module")
 def loaded(release):
     """A model by which, whatever stands around, of WORDS a later one is more likely."""
     found = albert_tf.load(release)

@@ -18,11 +18,6 @@ pytestmark = pytest.mark.usefixtures("eagerly")
 
 
 @pytest.fixture(scope="module")
-def release(tmp_path_factory):
-    return tiny.write_release(tmp_path_factory.mktemp("release"))
-
-
-@pytest.fixture(scope="module")
 def classifier(tmp_path_factory):
     """A model fine-tuned for pairs of texts."""
     folder = tmp_path_factory.mktemp("classifier")

@@ -30,12 +30,6 @@ TEXT = "the [MASK] of the house"
 
 
 @pytest.fixture(scope="module")
-def release(tmp_path_factory):
-    """A release with random weights."""
-    return tiny.write_release(tmp_path_factory.mktemp("release"))
-
-
-@pytest.fixture(scope="module")
 def directory(release, run_main):
     """The same in the form of a packaged model."""
     path = release.parent / f"{release.name}-models" / NAME
