@@ -122,8 +122,7 @@ def test_files_with_and_without_a_header(path):
 
 
 @pytest.mark.parametrize(
-    ("text", "line"),
-    [("license: mit\n\nTrained on films.\n---\n", 4), ("license: mit", 3)],
+    ("text", "line"), [("license: mit\n\nTrained on films.\n---\n", 4), ("license: mit", 3)]
 )
 def test_a_header_that_is_not_closed(text, line):
     with refuses(f"--card_file=x ... line {line} ... ---"):

@@ -5,8 +5,6 @@ import functools
 import json
 import re
 import shutil
-import subprocess
-import sys
 import unicodedata
 from pathlib import Path
 
@@ -220,6 +218,7 @@ def test_ids_and_threshold(exported, signatures_of):
     arrays = input_pipeline.load_arrays(str(directory / "predict.tf_record"), schema)
     ids = {name: tf.constant(arrays[name], tf.int32) for name in graph_inputs.FEATURES}
     found = signatures_of(export)["ids"](**ids)
+    assert found.keys() == {"predictions", "probabilities", "threshold"}
     assert_close(found["probabilities"], written_probabilities(directory))
     np.testing.assert_array_equal(found["threshold"], [0.25] * len(arrays["input_ids"]))
 
@@ -603,24 +602,6 @@ def test_sequences_longer_than_the_positions(name, exported, signatures_of):
         function(**dict.fromkeys(inputs, ids))
 
 
-def test_saved_model_cli_shows_the_signatures(exported):
-    _, export = exported("RTE")
-    tool = Path(sys.executable).with_name("saved_model_cli")
-    done = subprocess.run(
-        [tool, "show", "--dir", export, "--tag_set", "serve", "--all"],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    shown = done.stdout
-    assert set(re.findall(r"signature_def\['(\w+)'\]", shown)) == {
-        "__saved_model_init_op", "serving_default", "ids", "text", "embeddings",
-    }  # fmt: skip
-    default = shown.split("signature_def['serving_default']")[1].split("signature_def[")[0]
-    assert re.findall(r"(?:in|out)puts\['(\w+)'\]", default) == [
-        "input", "predictions", "probabilities", "threshold",
-    ]  # fmt: skip
-    assert "shape: (-1, 2)" in default and "Method name is: tensorflow/serving/predict" in default
-
-
 @pytest.mark.parametrize(
     ("name", "outputs"),
     [
@@ -707,26 +688,6 @@ def test_requests_of_the_documentation(name, exported, signatures_of):
 
 
 # --- Bad input ---
-
-RTE = {"task_name": "RTE", "do_predict": True}
-TABLE = {"task_name": "tsv", "init_checkpoint": "english-small", "do_train": True}
-
-
-@pytest.mark.parametrize(
-    ("script", "flags", "message"),
-    [
-        (run_classifier, RTE | {"export_tflite": True}, "--export_dir"),
-        (run_squad, {"export_dir": "x", "ensemble_dirs": "a,b"}, "--ensemble_dirs"),
-        (run_squad, {"export_dir": "x", "card_file": "no.md"}, "--card_file=no.md"),
-        (run_squad, {"do_predict": True, "card_file": __file__}, "--card_file ... --export_dir"),
-        (run_race, {"export_text": False, "data_dir": GLUE}, "--export_text=false"),
-        (run_classifier, TABLE | {"labels": "a,b\tc"}, "--labels"),
-    ],
-)
-def test_flags_that_do_not_go_together(script, flags, message, run_main, tmp_path):
-    with refuses(message):
-        run_main(script, **{"data_dir": GLUE} if script is run_classifier else {},
-                 output_dir=tmp_path / "out", **flags)  # fmt: skip
 
 
 def test_no_checkpoint_to_export(export_again, tmp_path):

@@ -20,6 +20,7 @@ NOTHING = {"do_train": False, "do_eval": False, "do_predict": False}
 WORKERS = {"distribution_strategy": "multi_worker_mirrored"}
 OWN = {"task_name": "tsv", "label_column": "label"}
 NER = {"task_name": "ner"}
+ONLY_EXPORT = {"do_train": False, "do_predict": False, "export_dir": "x"}
 VERSION_1 = {"version_2_with_negative": False, "null_score_diff_threshold": 1.0}
 
 
@@ -79,7 +80,11 @@ def below_a_file(flag):
         (run_race, without_a_level, "RACE/test/high"),
         (run_race, below_a_file("train_file"), "--train_file="),
         (run_squad, {"do_train": False, "do_predict": False}, "--do_train ... --export_dir"),
-        (run_squad, {"null_score_diff_threshold": "inf"}, "_diff_threshold"),
+        (run_classifier, {"task_name": "tsv", "labels": "a,b\tc"}, "--labels"),
+        (run_squad, ONLY_EXPORT | {"ensemble_dirs": "a,b"}, "--ensemble_dirs"),
+        (run_squad, ONLY_EXPORT | {"card_file": "no.md"}, "--card_file=no.md"),
+        (run_squad, {"card_file": __file__}, "--card_file ... --export_dir"),
+        (run_race, {"export_text": False}, "--export_text=false"),
         (run_squad, {"ensemble_dirs": "a,b"}, "--ensemble_dirs"),
         (run_squad, VERSION_1, "--null_score_diff_threshold=1.0 ... _negative=false"),
         (run_squad, {"predict_feature_file": "/dev/null/x"}, "--predict_feature_file"),

@@ -330,9 +330,8 @@ def metrics_of(directory):
 
 
 @pytest.mark.parametrize("masks", ["masked", pytest.param("unmasked", marks=pytest.mark.long)])
-@pytest.mark.parametrize("optimizer", [pytest.param("adamw", marks=pytest.mark.long), "lamb"])
-def test_records_of_one_segment(train, made, tmp_path, masks, optimizer):
-    given = {"optimizer": optimizer, "do_eval": True}
+def test_records_of_one_segment(train, made, tmp_path, masks):
+    given = {"do_eval": True}
     if masks == "unmasked":
         given |= {"masked_lm_budget": 0.2, "vocab_file": made / "vocab.txt"}
     with refuses(f"alone-{masks} ... next_sentence_labels ... --sentence_loss_weight=0"):

@@ -237,12 +237,15 @@ def test_fine_tuning_takes_over_what_pretraining_recorded(pretrained, train, par
     assert settings.flags["do_lower_case"] is False
 
 
-@pytest.mark.parametrize("flag", ["do_lower_case", "strip_accents", "spm_model_file"])
-def test_fine_tuning_with_another_text_is_an_error(pretrained, train, parts, tmp_path, flag):
-    value = parts / "other.model" if flag == "spm_model_file" else True
-    named = "other.model" if flag == "spm_model_file" else f"{flag}=true"
-    with refuses(f"{named} ... run.json"):
-        train(tmp_path / "out", init_checkpoint=pretrained, **{flag: value})
+@pytest.mark.parametrize("start", ["run", "package"])
+def test_fine_tuning_with_another_text_is_an_error(start, pretrained, train, parts, tmp_path):
+    of_run = pretrained, "run.json", True
+    given, told, other = of_run if start == "run" else ("english-small", "english-small", False)
+    values = dict.fromkeys(CASED, other) | {"spm_model_file": parts / "other.model"}
+    for flag, value in values.items():
+        named = "other.model" if flag == "spm_model_file" else f"{flag}={str(other).lower()}"
+        with refuses(f"{named} ... {told}"):
+            train(tmp_path / "out", init_checkpoint=given, **{flag: value})
     assert not (tmp_path / "out").exists()
 
 
@@ -306,14 +309,6 @@ def test_the_name_of_a_packaged_model_is_no_directory(train, tmp_path, monkeypat
     with refuses("output/english-small"):
         train("english-small", init_checkpoint="english-small")
     assert not (tmp_path / "english-small").exists()
-
-
-def test_another_text_than_that_of_a_packaged_model_is_an_error(train, parts, tmp_path):
-    for flag, value in (CASED | {"spm_model_file": parts / "other.model"}).items():
-        named = "other.model" if flag == "spm_model_file" else f"{flag}=false"
-        with refuses(f"{named} ... english-small"):
-            train(tmp_path / "out", init_checkpoint="english-small", **{flag: value})
-    assert not (tmp_path / "out").exists()
 
 
 # --- Pre-training --------------------------------------------------------------------------------

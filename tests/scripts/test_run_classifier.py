@@ -22,9 +22,8 @@ from albert_tf.model import heads
 from albert_tf.publish import graph_tokenization
 from albert_tf.records import input_pipeline
 from albert_tf.tasks import base, classification, glue
-from albert_tf.tasks.classification import ClassificationTask
-from albert_tf.training import devices, evaluation, finetuning, history, metrics
-from tests import GOLDEN, SIZES, read_arrays, tiny
+from albert_tf.training import devices, evaluation, finetuning, metrics
+from tests import tiny
 from tests.checkpoints import golden_models
 from tests.errors import assert_error, assert_names, assert_says, refuses
 from tests.tiny import EVALUATE, PREDICT, table, values_of, write_config
@@ -88,12 +87,9 @@ def steps(directory):
 # --- Training, evaluation, prediction ---
 
 
-@pytest.mark.parametrize(
-    "task", ["RTE", *(pytest.param(task, marks=pytest.mark.long) for task in ("CoLA", "STS-B"))]
-)
-def test_train_evaluate_predict(train_once, task):
-    out = train_once(task)
-    row = glue.find_task(task)
+def test_train_evaluate_predict(train_once):
+    """test_run_glue.py has tasks with other metrics, and scores."""
+    out, row = train_once("RTE"), glue.find_task("RTE")
     assert steps(out) == [0, 1, 2]
     keys = [line.split(" = ")[0] for line in blocks(out)[0].splitlines()]
     assert keys == [*sorted([*row.metrics, "loss", "global_step"]), "best"]
@@ -107,10 +103,9 @@ def test_train_evaluate_predict(train_once, task):
     assert len(test_rows[0]) == row.num_outputs
     assert len(table(out / "glue" / row.submission_file)) == len(submit)
     for name in ("train", "eval"):
-        assert len(list(out.glob(f"{task.lower()}_{name}-????????.tf_record"))) == 1
-    if not row.is_regression:
-        best = [row.labels[np.argmax([float(number) for number in line])] for line in test_rows]
-        assert [line[1] for line in submit[1:]] == best
+        assert len(list(out.glob(f"rte_{name}-????????.tf_record"))) == 1
+    best = [row.labels[np.argmax([float(number) for number in line])] for line in test_rows]
+    assert [line[1] for line in submit[1:]] == best
 
 
 @pytest.mark.long
@@ -190,19 +185,6 @@ def test_an_ensemble_has_the_mean_of_the_outputs_of_its_models(run_main, flags, 
     assert not list(both.glob("model.ckpt*"))
     with refuses("--task_name=MRPC"):
         run_main(run_classifier, **given | {"task_name": "MRPC"})
-
-
-@pytest.mark.long
-def test_another_tasks_checkpoint_gives_its_encoder_and_not_its_head(
-    run_main, flags, tmp_path, train_once, capsys
-):
-    first = train_once("MNLI")
-    values = {"init_checkpoint": first, "do_predict": False, "allow_random_init": False}
-    run_main(run_classifier, **flags | values | {"do_eval": False, "train_step": 1})
-    assert "output_weights" in capsys.readouterr().out
-    both = tmp_path / "out/model.ckpt-0", first / "model.ckpt-best"
-    np.testing.assert_array_equal(*(weights_of(path, POOLER) for path in both))
-    assert [weights_of(path).shape for path in both] == [(2, 32), (3, 32)]
 
 
 @pytest.mark.parametrize(
@@ -364,13 +346,6 @@ def test_one_evaluation_is_a_warning(steps, warns, asked, flags, capsys):
     assert ("--save_checkpoints_steps=10" in capsys.readouterr().out) == warns
     asked(run_classifier, **flags | {"do_eval": False})
     assert "--save_checkpoints_steps" not in capsys.readouterr().out
-
-
-def test_the_history_has_the_evaluation_of_step_0_and_plain_names(train_once):
-    curves = history.read(str(train_once("RTE")))
-    assert curves["eval"]["accuracy"][0] == [0, 1, 2]
-    assert curves["train"]["accuracy"][0] == [1, 2]
-    assert not any(name.startswith("eval_") for kind in curves.values() for name in kind)
 
 
 @pytest.mark.long
@@ -556,24 +531,14 @@ def test_warnings_about_the_data_come_again_with_kept_features(run_main, flags, 
     assert "Warning" not in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "allowed"),
-    [
-        ("input_ids", 3000, "0 ... 2999 ... vocab_size"),
-        pytest.param("segment_ids", 2**32, "0 ... 1 ... type_vocab_size", marks=pytest.mark.long),
-        pytest.param("label_ids", 2, "0 ... 1", marks=pytest.mark.long),
-        pytest.param("input_mask", 2, "0 ... 1", marks=pytest.mark.long),
-    ],
-)
-def test_a_bad_record_among_kept_features_is_named(run_main, flags, trained, name, value, allowed):
+def test_a_bad_record_among_kept_features_is_named(run_main, flags, trained):
     """In training, and in the evaluation of what was trained."""
-
     forget_evaluations(trained)
     for kind, mode in (("train", TRAIN | {"train_step": 20}), ("eval", EVALUATE)):
         (path,) = trained.glob(f"rte_{kind}-*.tf_record")
         records = list(tf.data.TFRecordDataset(str(path)).as_numpy_iterator())
         example = tf.train.Example.FromString(records[2])
-        example.features.feature[name].int64_list.value[0] = value
+        example.features.feature["input_ids"].int64_list.value[0] = 3000
         records[2] = example.SerializeToString(deterministic=True)
         with tf.io.TFRecordWriter(str(path)) as writer:
             for record in records:
@@ -581,38 +546,8 @@ def test_a_bad_record_among_kept_features_is_named(run_main, flags, trained, nam
         sidecar = Path(f"{path}.meta.json")
         meta = json.loads(sidecar.read_text())
         sidecar.write_text(json.dumps(meta | {"bytes": path.stat().st_size}))
-        with refuses(f"{name} ... record 3 ... {path} ... {value} ... {allowed}"):
+        with refuses(f"input_ids ... record 3 ... {path} ... 3000 ... 0 ... 2999 ... vocab_size"):
             run_main(run_classifier, **flags | mode)
-
-
-def test_blank_rows_of_ones_own_test_file_are_predicted(run_main, flags, trained, tmp_path, capsys):
-    """Line i of the predictions is of line i of the file."""
-    own = {"task_name": "tsv", "data_dir": tmp_path, "labels": "yes,no"}
-    (trained / run_directory.TASK).unlink()
-
-    def predicted(text):
-        (tmp_path / "test.tsv").write_text(text)
-        run_main(run_classifier, **flags | PREDICT | own)
-        return np.float32(table(trained / "test_results.tsv"))
-
-    with_blanks = predicted("good film\n\nbad film\n\n")
-    assert_says(capsys.readouterr().out, "test: 2")
-    without = predicted("good film\nbad film\n")
-    np.testing.assert_allclose(with_blanks[::2], without, atol=1e-6)
-    assert len(with_blanks) == 4 and (with_blanks[1] == with_blanks[3]).all()
-
-
-@pytest.mark.long
-def test_wordpiece_vocabulary(run_main, flags, tmp_path):
-    config = write_config(tmp_path / "wordpiece.json", vocab_size=5000)
-    values = {"spm_model_file": "", "vocab_file": tiny.WORDPIECE, "albert_config_file": config}
-    run_main(run_classifier, **flags | values | {"train_step": 1, "do_predict": False})
-    (path,) = (tmp_path / "out").glob("rte_eval-*.tf_record")
-    text = base.TextInput(None, 64, SIZES | {"vocab_size": 5000})
-    task = ClassificationTask("rte", glue.TASKS["rte"], text)
-    ids = input_pipeline.load_arrays(str(path), task.schema)["input_ids"]
-    golden = read_arrays(GOLDEN / "finetune" / "glue_features.npz")["rte/wordpiece/dev/input_ids"]
-    np.testing.assert_array_equal(ids[:, :20], golden[: len(ids), :20])
 
 
 # --- Bad input ---

@@ -457,7 +457,6 @@ def test_a_bad_record_is_looked_for_when_data_can_be_the_cause(
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"do_train": False}, "--do_train ... --do_eval"),
         ({"max_seq_length": 32}, "--max_seq_length=32 ... 24 ... batches.tfrecord"),
         ({"max_predictions_per_seq": 5}, "--max_predictions_per_seq=5 ... 6 ... batches.tfrecord"),
         ({"length_buckets": "8,x"}, "--length_buckets=8,x"),

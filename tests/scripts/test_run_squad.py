@@ -26,7 +26,6 @@ from albert_tf.tasks.squad import squad
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training import finetuning
 from tests import GOLDEN, SIZES, tiny
-from tests.checkpoints import golden_models
 from tests.errors import assert_error, assert_names, assert_says, refuses
 from tests.tiny import blocks, values_of
 
@@ -277,17 +276,6 @@ def test_prediction_alone_needs_a_checkpoint_and_a_file(run_main, trained, flags
     assert values_of(last.removeprefix(before)) == pytest.approx(values_of(before), abs=1e-4)
 
 
-@pytest.mark.long
-def test_a_squad_models_head_is_taken_too(run_main, trained, flags_v1, tmp_path):
-    source = trained("v1", flags_v1)
-    golden_models.copy(source / "model.ckpt-1", source / "model.ckpt-best")
-    run_main(run_squad, **flags_v1 | {"do_predict": False, "init_checkpoint": source})
-    first = readers.TensorFlowReader(str(tmp_path / "out/model.ckpt-0"))
-    best = readers.TensorFlowReader(str(source / "model.ckpt-best"))
-    for name in ("cls/squad/output_weights", "bert/pooler/dense/kernel"):
-        np.testing.assert_array_equal(first[name], best[name])
-
-
 @pytest.fixture
 def two_models(trained, flags, tmp_path):
     """Directories of two trained models of different sizes."""
@@ -411,19 +399,15 @@ def test_flags_without_effect_are_told(launched, tmp_path):
 
 @pytest.mark.long
 @pytest.mark.usefixtures("in_graphs")
-@pytest.mark.parametrize(
-    ("version", "steps", "f1"),
-    [pytest.param("v1.1", 90, 45, marks=pytest.mark.slow), ("v2.0", 120, 55)],
-)
-def test_the_training_questions_are_learnt(run_main, flags, tmp_path, version, steps, f1):
-    """30 passes over 39 and 52 questions; before them, f1 is 5 and 29."""
+def test_the_training_questions_are_learnt(run_main, flags, tmp_path):
+    """30 passes over 52 questions; before them, f1 is 29."""
     sizes = {"embedding_size": 32, "hidden_size": 64, "num_attention_heads": 4}
     sizes |= {"intermediate_size": 128, "max_position_embeddings": 128, "initializer_range": 0.1}
     tiny.write_config(flags["albert_config_file"], **sizes)
-    data = DATA / f"train_{version}.json"
+    data = DATA / "train_v2.0.json"
     changed = {"train_file": data, "predict_file": data, "max_seq_length": 128, "doc_stride": 100}
     changed |= {"num_train_epochs": 30, "save_checkpoints_steps": 1000}
     changed |= {"learning_rate": 1e-3, "dropout_prob": 0.0}
     run_main(run_squad, **flags | changed)
     state = RunDirectory(str(tmp_path / "out")).results
-    assert state.best_step == steps and state.best > f1
+    assert state.best_step == 120 and state.best > 55
