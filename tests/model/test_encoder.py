@@ -110,18 +110,6 @@ def test_a_row_without_any_token_is_the_originals():
         assert_close(outputs[name][3], expected[name][3], atol=5e-3)
 
 
-@pytest.mark.long
-def test_a_traced_model_of_unknown_shape_gives_the_same():
-    encoder = golden_encoder("base")
-    inputs = read_arrays(MODELS / "base" / "inputs.npz")
-    unknown = tf.TensorSpec([None, None], tf.int32)
-    traced = tf.function(lambda *args: encoder(*args), input_signature=[unknown] * 3)
-    outputs = traced(inputs["input_ids"], inputs["input_mask"], inputs["segment_ids"])
-    expected = read_arrays(MODELS / "base" / "outputs.npz")
-    assert_close(outputs["sequence_output"], expected["sequence_output"])
-    assert_close(outputs["pooled_output"], expected["pooled_output"])
-
-
 def test_a_mask_of_other_values_scales_linearly(monkeypatch):
     calls = record_calls(monkeypatch, encoder.AttentionBlock)
     encoder.AlbertModel(TINY)(tiny_ids(1, 4), input_mask=tf.constant([[1, 0.5, 0, 2]]))

@@ -214,21 +214,17 @@ def test_fit_learns_and_goes_on_after_loading(policy_name, tmp_path):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    "policy_name", ["float32", pytest.param("mixed_bfloat16", marks=pytest.mark.slow)]
-)
-def test_fit_on_two_replicas(policy_name, tmp_path):
-    words = ["-W", "error", "-m", "tests.model.test_keras_model", policy_name]
+def test_fit_on_two_replicas(tmp_path):
+    words = ["-W", "error", "-m", "tests.model.test_keras_model", tmp_path / "model.keras"]
     quiet = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}  # TensorFlow looks for GPUs, and says so
-    ran = run_python(*words, tmp_path / "model.keras", env=quiet)
+    ran = run_python(*words, env=quiet)
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "2 replicas\n", "")
 
 
-def fit_on_two_replicas(policy_name, path):
+def fit_on_two_replicas(path):
     """Fits, saves and loads on two virtual devices."""
     cpu = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-    tf_keras.mixed_precision.set_global_policy(policy_name)
     strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
     with strategy.scope():
         tf_keras.utils.set_random_seed(0)
@@ -244,7 +240,7 @@ def fit_on_two_replicas(policy_name, path):
 
 
 @pytest.mark.long
-def test_variables_without_a_gradient_stay_without_a_warning(tmp_path):
+def test_variables_without_a_gradient_stay_without_a_warning():
     model = make("squad_v1", ONE_BLOCK)
     model.compile(
         optimization.LAMB(optimization.PolynomialDecayWithWarmup(1e-2, 10)),
@@ -254,9 +250,6 @@ def test_variables_without_a_gradient_stay_without_a_warning(tmp_path):
     labels = dict.fromkeys(("start_logits", "end_logits"), np.ones([8], np.int32))
     model.fit(features(), labels, verbose=0)
     np.testing.assert_array_equal(model.encoder.pooler.kernel, pooler)
-    model.save(tmp_path / "model.keras")
-    loaded = tf_keras.models.load_model(tmp_path / "model.keras")
-    assert_same(loaded.optimizer.variables, model.optimizer.variables)
 
 
 def test_the_gradient_is_clipped_as_a_dense_one():
@@ -437,4 +430,4 @@ def test_a_loss_of_probabilities(name, recwarn):
 
 
 if __name__ == "__main__":
-    fit_on_two_replicas(*sys.argv[1:])
+    fit_on_two_replicas(sys.argv[1])

@@ -72,10 +72,9 @@ PAIRS = ["", "a b", " ", TEXTS[-1]]
 
 
 @pytest.mark.parametrize(
-    ("mode", "pairs"), [("head_tail", None), ("windows", None), ("head_tail", PAIRS)]
+    ("mode", "pairs"), [("head", None), ("windows", None), ("head_tail", PAIRS)]
 )
 def test_the_graph_reads_the_same(mode, pairs, tokenizer):
-    """tests/publish/test_graph_tokenization.py has the beginning."""
     task = task_of(tokenizer, mode, "1" if pairs else None)
     texts = task.served_functions(None, GraphTokenizer(tokenizer), None).texts
     found = texts(*map(tf.constant, [TEXTS, pairs] if pairs else [TEXTS]))

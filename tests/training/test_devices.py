@@ -58,27 +58,14 @@ def test_nothing_is_hidden_with_a_gpu_or_of_a_call_that_fails(capfd, monkeypatch
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        "[" * 100_000,
-        "[]",
-        '{"task": {"type": "worker", "index": 0}}',
-        '{"cluster": {"worker": ["a:1"]}}',
-        cluster([]),
-        cluster("a:1"),
-        cluster([1]),
-        cluster(["a"]),
-        cluster(["a:0"]),
-        cluster(["a:65536"]),
-        cluster(["a:1", "a:1"]),
-        cluster(TWO, "master"),
-        cluster(TWO, ["worker"]),
-        cluster(TWO, index=2),
-        cluster(TWO, index=-1),
-        cluster(TWO, index=True),
-        cluster(TWO, "chief", 1, chief=["c:1"]),
+        "", "[" * 100_000, "[]", '{"task": {"type": "worker", "index": 0}}',
+        '{"cluster": {"worker": ["a:1"]}}', cluster([]), cluster("a:1"), cluster([1]),
+        cluster(["a"]), cluster(["a:0"]), cluster(["a:65536"]), cluster(["a:1", "a:1"]),
+        cluster(TWO, "master"), cluster(TWO, ["worker"]), cluster(TWO, index=2),
+        cluster(TWO, index=-1), cluster(TWO, index=True), cluster(TWO, "chief", 1, chief=["c:1"]),
     ],
     ids=range(18),
-)
+)  # fmt: skip
 def test_mistakes_in_tf_config_are_refused(text, monkeypatch):
     monkeypatch.setenv("TF_CONFIG", text)
     with refuses("TF_CONFIG") as error:

@@ -13,11 +13,9 @@ from albert_tf import options
 from albert_tf.checkpoints import loading
 from albert_tf.config import AlbertConfig
 from albert_tf.model import heads, objectives
-from albert_tf.records import input_pipeline
 from albert_tf.tasks.classification import ClassificationTask
 from albert_tf.training import finetuning
-from albert_tf.training.splits_and_results import Split
-from tests import GOLDEN, read_arrays, tiny
+from tests import GOLDEN, read_arrays
 from tests.errors import refuses
 
 
@@ -59,21 +57,3 @@ def test_five_steps_equal_the_originals(tmp_path):
         tolerance = 1e-2 if name.endswith("key/bias") else 1e-3
         difference = np.abs(variable.numpy() - golden[name]).max()
         assert difference <= tolerance * np.abs(golden[name]).max(), name
-
-
-@pytest.mark.usefixtures("in_graphs")
-def test_trimming_changes_no_prediction(tmp_path):
-    config = AlbertConfig.from_dict(tiny.CONFIG)
-    strategy = tf.distribute.OneDeviceStrategy("device:CPU:0")
-    task = three_classes()
-    settings = options.FineTuning(output_dir=str(tmp_path), train_steps=1, max_seq_length=64)
-    run = finetuning.make_run(task, config, strategy, settings)
-    rng = np.random.default_rng(0)
-    lengths = rng.integers(3, 64, size=21)
-    mask = (np.arange(64) < lengths[:, np.newaxis]).astype(np.int32)
-    ids = rng.integers(5, 3000, size=mask.shape, dtype=np.int32) * mask
-    arrays = {"input_ids": ids, "input_mask": mask, "segment_ids": np.zeros_like(mask)}
-    splits = {"": Split(arrays, None)}
-    trimmed = finetuning.model_outputs(run, task, splits, 4)[""]["logits"]
-    batches = input_pipeline.prediction_batches(arrays, 4, 64, fixed_shape=True)
-    np.testing.assert_allclose(trimmed, run.predict(batches, 21)["logits"], atol=1e-6)
