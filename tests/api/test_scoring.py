@@ -67,19 +67,18 @@ def test_methods_differ_where_a_word_has_several_pieces(loaded):
 
 
 @pytest.mark.parametrize("method", SCORE_METHODS)
-def test_scores_equal_those_of_transformers(method, run_main, tmp_path):
+def test_scores_equal_those_of_transformers(method, run_main, release, tmp_path):
     """200 sentences, each piece masked by hand and one sequence at a time, on PyTorch."""
     torch = pytest.importorskip("torch", reason="needs torch, which is no requirement")
     transformers = pytest.importorskip("transformers", reason="needs transformers, neither")
-    source = tiny.write_release(tmp_path)
-    flags = {"albert_directory": source, "export_path": tmp_path / "hf", "export_format": "hf"}
+    flags = {"albert_directory": release, "export_path": tmp_path / "hf", "export_format": "hf"}
     run_main(export_checkpoints, **flags)
     model = transformers.AlbertForMaskedLM.from_pretrained(tmp_path / "hf").eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")
     words = re.findall(r"\w{1,12}[,.:]?", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
     draw = random.Random(1)
     texts = [" ".join(draw.choices(words, k=draw.randint(1, 9))) for _ in range(200)]
-    for text, score in zip(texts, albert_tf.load(source).score(texts, method), strict=True):
+    for text, score in zip(texts, albert_tf.load(release).score(texts, method), strict=True):
         ids = tokenizer(text, return_tensors="pt")["input_ids"][0]
         pieces, expected = tokenizer.convert_ids_to_tokens(ids), 0.0
         for place in range(1, len(ids) - 1):

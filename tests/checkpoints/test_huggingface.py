@@ -134,16 +134,6 @@ def test_groups_and_inner_groups_in_a_name():
 # --- There and back -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("variant", EXPRESSIBLE)
-def test_weights_come_back_bit_by_bit(variant, written):
-    directory = written(variant)
-    model = heads.PretrainingModel(source.read_config(str(directory / "config.json")))
-    named = name_table.named_variables(model)
-    report = loading.load(str(directory), named)
-    assert report.missing == report.unused == report.wrong_shape == ()
-    assert_same(values_of(named), tensors_of(variant))
-
-
 @pytest.mark.parametrize(
     "without, architecture, count",
     [

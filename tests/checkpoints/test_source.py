@@ -48,8 +48,8 @@ def test_load_refuses_what_the_record_contradicts(recorded, argument, message):
 
 
 def test_which_vocabulary_of_a_directory_is_taken(tmp_path):
-    names = ["30k-clean.model", "a.model", "vocab.txt", "vocab-2.txt"]
-    for name in names:
+    names = ["30k-clean.model", "a.model", "vocab.txt", "vocab_chinese.txt"]
+    for name in [*names, "eval_results.txt"]:
         (tmp_path / name).touch()  # equal files may have several names
     found = source.Source(str(tmp_path))
     for name in names:
@@ -116,7 +116,7 @@ def test_an_export_is_no_checkpoint_to_load(tmp_path):
 
 
 @pytest.mark.parametrize("empty", ["spm_model_file", "vocab_file"])
-def test_an_empty_path_is_none(empty, tmp_path):
-    found = source.Source(str(tiny.write_release(tmp_path)), f"{tmp_path}/model.ckpt-best")
+def test_an_empty_path_is_none(empty, release):
+    found = source.Source(str(release), f"{release}/model.ckpt-best")
     facts = source.facts(found, source.USE, {empty: ""})
-    assert facts["spm_model_file"].value == f"{tmp_path}/30k-clean.model"
+    assert facts["spm_model_file"].value == f"{release}/30k-clean.model"

@@ -781,12 +781,6 @@ def test_the_newest_export_is_taken(tmp_path):
     assert predict.find_export(str(tmp_path / "a[b]")) == str(tmp_path / "a[b]" / "10")
 
 
-def test_a_file_that_is_no_text(classifier, run):
-    """tests/corpus/test_unpacking.py has the other kinds."""
-    with refuses("in.txt ... ZIP ... CSV"):
-        run(classifier, b"PK\x03\x04" + bytes(100))
-
-
 @pytest.mark.parametrize(
     ("flags", "message"),
     [

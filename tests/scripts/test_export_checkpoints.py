@@ -287,8 +287,9 @@ def test_heads_go_to_transformers_and_come_back(
     assert (told and told.labels) == (head and head.labels)
 
 
-@pytest.mark.parametrize("form", ["tf1", "tf2", "hf"])
-@pytest.mark.parametrize("kind", ["race", "squad1"])
+@pytest.mark.parametrize(
+    "form, kind", [("tf1", "race"), ("tf2", "squad1"), ("hf", "race"), ("hf", "squad1")]
+)
 def test_settings_of_the_text_go_along(form, kind, fine_tuned, export, tmp_path):
     folder, _ = fine_tuned(kind)
     vocabulary = (folder / "30k-clean.model").rename(tmp_path / "elsewhere.model")
