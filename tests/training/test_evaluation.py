@@ -209,7 +209,7 @@ def test_metrics_of_another_file_do_not_change_the_best(directory, capsys):
     text = (directory / run_directory.EVAL_RESULTS).read_text()
     assert "value = 36.0\nnot compared with the metrics of the training\n" in text
     assert cards._metrics(text, 4) == {"value": "4.0"}  # model cards show those of the training
-    earlier = text.replace("with the metrics of", "with the metrics of")  # of an earlier version
+    earlier = text.replace("with the metrics of", "with the figures of")  # of an earlier version
     assert cards._metrics(earlier, 4) == {"value": "4.0"}
 
 
