@@ -5,6 +5,7 @@ That is what a TPU needs, and what `--enable_xla` does on other devices.
 """
 
 import dataclasses
+import itertools
 
 import numpy as np
 import pytest
@@ -82,16 +83,8 @@ def trained(name, optimizer_name, jit_compile):
     return metrics, {v.name: v for v in variables}
 
 
-def cases():
-    """Each head with one optimizer in turn; with the other one, where tests may take long."""
-    for number, name in enumerate(HEADS):
-        for place, optimizer in enumerate(optimization.OPTIMIZERS):
-            marks = [] if number % 2 == place else [pytest.mark.slow]
-            yield pytest.param(name, optimizer, marks=marks)
-
-
 @pytest.mark.long
-@pytest.mark.parametrize("name, optimizer", list(cases()))
+@pytest.mark.parametrize("name, optimizer", [*zip(HEADS, itertools.cycle(optimization.OPTIMIZERS))])
 def test_a_step_compiles_and_computes_the_same(name, optimizer):
     metrics, variables = trained(name, optimizer, jit_compile=False)
     xla_metrics, xla_variables = trained(name, optimizer, jit_compile=True)
