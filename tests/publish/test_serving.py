@@ -149,8 +149,9 @@ def test_a_classifier_gives_the_scripts_predictions(name, exported, predicted, s
     labels = race.labels_of(race.NUM_OPTIONS) if is_race else glue.find_task(name).labels
     assert expected.std(axis=0).max() > 100 * CLOSE  # else the test shows little
 
-    function = signatures_of(export)["serving_default"]
-    found = function(input=serialized(directory / "predict.tf_record"))
+    functions = signatures_of(export)
+    assert {*functions} == {"serving_default", "ids", "text", "embeddings"}
+    found = functions["serving_default"](input=serialized(directory / "predict.tf_record"))
     assert_close(found["probabilities"], expected)
     if labels is None:
         np.testing.assert_array_equal(found["predictions"], found["probabilities"][:, 0])

@@ -26,6 +26,7 @@ from albert_tf.tasks.squad import squad
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training import finetuning
 from tests import GOLDEN, SIZES, tiny
+from tests.checkpoints import golden_models
 from tests.errors import assert_error, assert_names, assert_says, refuses
 from tests.tiny import blocks, values_of
 
@@ -274,6 +275,17 @@ def test_prediction_alone_needs_a_checkpoint_and_a_file(run_main, trained, flags
     last = blocks(out)[-1]
     assert last.startswith(before)
     assert values_of(last.removeprefix(before)) == pytest.approx(values_of(before), abs=1e-4)
+
+
+@pytest.mark.long
+def test_a_squad_models_head_is_taken_too(run_main, trained, flags_v1, tmp_path):
+    source = trained("v1", flags_v1)
+    golden_models.copy(source / "model.ckpt-1", source / "model.ckpt-best")
+    run_main(run_squad, **flags_v1 | {"do_predict": False, "init_checkpoint": source})
+    first = readers.TensorFlowReader(str(tmp_path / "out/model.ckpt-0"))
+    best = readers.TensorFlowReader(str(source / "model.ckpt-best"))
+    for name in ("cls/squad/output_weights", "bert/pooler/dense/kernel"):
+        np.testing.assert_array_equal(first[name], best[name])
 
 
 @pytest.fixture
