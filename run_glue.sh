@@ -14,9 +14,9 @@
 #   ALBERT_HUB     local directory of a hub module
 #   GLUE_DIR       the data, a folder for each task (default: glue)
 #   OUTPUT_DIR     where a folder for each task is made (default: output/glue). What is done there is
-#                  not done again, and what was stopped goes on. As in the original, every checkpoint
-#                  waits for the evaluation: for SST-2 and a base model 210 of 140 MB. Fewer:
-#                  --save_checkpoints_steps=1000
+#                  not done again, and what was stopped goes on. As in the original, all checkpoints
+#                  are kept until they are evaluated. For SST-2 and the base model these are 210 of
+#                  140 MB (29 GB). --save_checkpoints_steps=1000 writes a tenth of them.
 #   TASKS          some of the table's tasks. By default all; those without data are named and left
 #                  out.
 #   SIZE           base (default), large, xlarge or xxlarge. The last two take a quarter of the

@@ -4,7 +4,8 @@ r"""Pre-trains ALBERT on TFRecords of `create_pretraining_data.py` and evaluates
 python run_pretraining.py \
   --albert_config_file=albert_config.json --input_file='records/train-*' \
   --eval_input_file='records/heldout-*' --output_dir=output \
-  --do_train --do_eval --train_batch_size=64 --num_train_steps=2000 --num_warmup_steps=200
+  --do_train --do_eval --train_batch_size=64 --optimizer=adamw --learning_rate=4e-4 \
+  --num_train_steps=2000 --num_warmup_steps=200
 """
 
 from albert_tf import options, resolve

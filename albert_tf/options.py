@@ -72,9 +72,9 @@ _STRIP_ACCENTS = (
     "\u0438. With a WordPiece vocabulary, only if --do_lower_case is set too."
 )
 _CARD = (
-    "A Markdown file on data, licence and use of the model, for the README.md of the export, and a "
-    "YAML block at its start for the header. The rest of the card comes from run.json of the "
-    "training."
+    "A Markdown file that describes the data, the licence and the use of the model. It becomes a "
+    "part of the README.md of the export; a YAML block at its start becomes the header. The rest "
+    "of the card comes from run.json of the training."
 )
 _KEEP_EVALUATED = "Number of evaluated checkpoints to keep in addition to the best; 0 for all."
 _METHOD = (
@@ -306,7 +306,7 @@ def parse_profile_steps(text):
         text: str, "first:last"; None or "" for none.
 
     Returns:
-        (int, int), the first and last update to profile; or None.
+        (int, int), the first and last step to profile; or None.
 
     Raises:
         UserError: the text has another form.
@@ -383,7 +383,8 @@ class Devices(Options, heading="Devices and seed"):
 
     distribution_strategy: str = option("one_device", choices=STRATEGIES, help=
         "Where to train: one_device (a GPU if there is one), mirrored (all GPUs of this machine), "
-        "multi_worker_mirrored (machines named in TF_CONFIG), tpu, or off.")
+        "multi_worker_mirrored (machines named in TF_CONFIG), tpu, or off (no strategy: TensorFlow "
+        "chooses the device).")
     num_gpus: int | None = option(None, "Number of GPUs for mirrored; all by default.",
         read_by="distribution_strategy=mirrored")
     use_tpu: bool = option(False, "Same as --distribution_strategy=tpu.",
@@ -430,10 +431,10 @@ class Clipping(Options, heading="Optimizer"):
 class Checkpoints(Options, heading="Checkpoints and curves"):
     """When a run saves checkpoints, and which ones it keeps."""
 
-    save_checkpoints_steps: int = option(1000, "Number of updates between checkpoints.", low=1,
+    save_checkpoints_steps: int = option(1000, "Number of steps between checkpoints.", low=1,
         read_by="~do_train")
     iterations_per_loop: int = option(1000, low=1, read_by="~do_train", help=
-        "Number of updates between two points of the curves. Unless it is given, at most a "
+        "Number of steps between two points of the curves. Unless it is given, at most a "
         "hundredth of the training.")
     continuous_eval_timeout: float = option(0.0, low=0, read_by="~!do_train ~do_eval", help=
         "Without --do_train: seconds to wait for the next checkpoint of a training in another "
@@ -459,7 +460,7 @@ class Memory(Options, heading="Memory and speed", read_by="~do_train"):
         "pre-training has the length --max_seq_length, one of fine-tuning that of its longest "
         "sequence.")
     profile_steps: str | None = option(None, help=
-        "Updates to profile for TensorBoard, first:last, such as 100:110; none by default.")
+        "Steps to profile for TensorBoard, first:last, such as 100:110; none by default.")
 
     def __post_init__(self):
         super().__post_init__()
@@ -502,8 +503,8 @@ class Loop(Optimizer, Clipping, Checkpoints, Memory, Devices):
 
     Args:
         output_dir: str, the run's directory.
-        train_steps: int, total number of updates.
-        warmup_steps: int, updates of the linear warm-up.
+        train_steps: int, total number of steps.
+        warmup_steps: int, steps of the linear warm-up.
         keep_checkpoint_max: int, number of newest checkpoints to keep; None or 0 for all.
         record: run_directory.RunSettings; None without training.
         length_buckets: tuple of int, ascending lengths to which batches are cut; or None.
@@ -528,7 +529,7 @@ class FineTuningWork(Options, heading="What to do"):
     do_train: bool = option(False, "Train.")
     do_eval: bool = option(False, "Evaluate every checkpoint and keep the best.")
     do_predict: bool = option(False, help=
-        "Predict the test set with the best checkpoint (run_squad.py: answer --predict_file).")
+        "Predict the test data with the best checkpoint.")
 
 
 class FineTunedModel(Options, heading="Model and text"):
@@ -550,9 +551,9 @@ class FineTunedModel(Options, heading="Model and text"):
     init_checkpoint: str | None = option(None, path="checkpoint",
         read_by="~!ensemble_dirs", on_record="start", help=
         "Encoder weights to start from: a prefix, its .index file, a directory, model.safetensors "
-        "of the transformers library, or the name of a packaged model. run_squad.py reads the head "
-        "of a SQuAD model too; other heads start randomly. Without --do_train: a fine-tuned model "
-        "to evaluate or predict with. Ignored if --output_dir contains a run.")
+        "of the transformers library, or the name of a packaged model. For SQuAD, the head of a "
+        "SQuAD model is read too; other heads start randomly. Without --do_train: a fine-tuned "
+        "model to evaluate or predict with. Ignored if --output_dir contains a run.")
     albert_hub_module_handle: str | None = option(None, path="directory", on_record="start", help=
         "Local directory of a hub module, of TensorFlow 1 or 2, instead of "
         "--albert_config_file, --init_checkpoint, --spm_model_file, --vocab_file and "
@@ -568,9 +569,9 @@ class FineTunedModel(Options, heading="Model and text"):
 
 
 class FineTuningUpdates(Options, heading="Training and evaluation"):
-    """Batches and updates of fine-tuning."""
+    """Batches and optimizer of fine-tuning."""
 
-    train_batch_size: int = option(32, "Examples per update, over all replicas.", low=1,
+    train_batch_size: int = option(32, "Examples per step, over all replicas.", low=1,
         read_by="~do_train", on_record="equal")
     eval_batch_size: int = option(8, "Examples per evaluation batch.", low=1, read_by="~do_eval")
     predict_batch_size: int = option(8, "Examples per prediction batch.", low=1,
@@ -579,12 +580,13 @@ class FineTuningUpdates(Options, heading="Training and evaluation"):
         "Number of examples that are shuffled together. If a larger file is sorted by label, give "
         "more, up to the number of its examples. 1 keeps the order.")
     learning_rate: float = option(5e-5, "Peak learning rate.", low=0, read_by="~do_train")
-    optimizer: str = option("adamw", "Optimizer.", choices=OPTIMIZERS,
-        read_by="~do_train", on_record="equal")
+    optimizer: str = option("adamw", choices=OPTIMIZERS,
+        read_by="~do_train", on_record="equal", help=
+        "adamw and lamb are the original's; muon was no better than adamw in our fine-tunings.")
     class_weights: list | None = option(None, read_by="~do_train", on_record="start", help=
-        "Weights of the classes in the loss, for tasks with one class for each text or word: "
-        "balanced, which makes all classes equally important, or a number for each class, "
-        "separated by commas, in the order of the classes.")
+        "Weights of the classes in the loss: balanced, which makes all classes equally important, "
+        "or a number for each class, with commas between them, in the order of the classes. Not "
+        "for scores and --multi_label.")
     best_metric: str | None = option(None, on_record="follow", help=
         "The metric in eval_results.txt that chooses the best checkpoint, such as macro_f1: the "
         "lowest loss is best, the highest value of another metric. By default that of the task, "
@@ -592,15 +594,15 @@ class FineTuningUpdates(Options, heading="Training and evaluation"):
 
 
 class FineTuningSteps(Options, heading="Training and evaluation"):
-    """The length of training, counted in updates."""
+    """The length of training, counted in steps."""
 
     train_step: int = option(1000, low=1,
         read_by="!num_train_epochs ~do_train|continuous_eval_timeout", help=
-        "Total number of updates; the learning rate decays until then.")
+        "Total number of steps; the learning rate decays until then.")
     num_train_epochs: float | None = option(None, above=0, high=INT32_MAX,
         read_by="~do_train", help=
         "Number of passes over the training data, instead of --train_step.")
-    warmup_step: int = option(0, "Number of updates of the linear warm-up.", low=0,
+    warmup_step: int = option(0, "Number of steps of the linear warm-up.", low=0,
         read_by="~do_train")
     num_trials: int = option(1, low=1, read_by="do_train do_eval task_name!=multi_label", help=
         "Number of runs, each with its own seed and folder; the best is kept. The paper reports "
@@ -655,7 +657,7 @@ class ClassifierData(Options, heading="Task and data"):
         "One of cola, mnli, mismnli, mrpc, sst-2, sts-b, qqp, qnli, rte, wnli, ax; or tsv for your "
         "own texts: train.tsv, dev.tsv and test.tsv, or .csv, .jsonl or .json, in --data_dir; or "
         "ner for named entities: train.conll, dev.conll and test.conll, with a word and its label "
-        "on each line. With --export_dir, it can be read from the directory of the run.")
+        "on each line. If --output_dir has a run, its task is used.")
     cached_dir: str | None = option(None, path="output", read_by=f"~{WORK}", help=
         "Directory for the TFRecords of features; --output_dir by default.")
     text_column: str | None = option("0", read_by=f"{_OF_TEXTS},ner", on_record="follow", help=
@@ -769,7 +771,7 @@ class Squad(Options, heading="Questions and answers"):
         read_by="version_2_with_negative=true", help=
         "Version 2: a question gets an answer only if its no-answer logit is below this. By "
         "default it is tuned if --predict_file has answers; otherwise the one tuned last is used.")
-    doc_stride: int = option(128, "Tokens between the starts of two windows of a paragraph.",
+    doc_stride: int = option(128, "Tokens between the starts of two windows of a context.",
         low=1, on_record="equal", fits=("max_seq_length", NUM_SPECIALS))
     max_query_length: int = option(64, low=1, on_record="equal", help=
         "Maximum number of tokens of a question; the rest is cut off.")
@@ -787,7 +789,7 @@ class Squad(Options, heading="Questions and answers"):
     num_train_epochs: float = option(3.0, low=0, high=INT32_MAX, read_by="~do_train", help=
         "Number of passes over the training data, counted in questions and not in windows.")
     warmup_proportion: float = option(0.1, low=0, high=1, read_by="~do_train", help=
-        "Share of the updates for the linear warm-up.")
+        "Share of the steps for the linear warm-up.")
     f1_unit: str = option(F1_UNITS[0], choices=F1_UNITS, read_by="~do_predict", help=
         "What F1 counts: words, or characters for languages without spaces between words, such as "
         "Chinese.")
@@ -824,32 +826,34 @@ class PretrainingData(Options, heading="Model and data"):
 
 
 class PretrainingUpdates(Options, heading="Training and evaluation"):
-    """Batches, updates and learning rate of pre-training."""
+    """Batches, steps and learning rate of pre-training."""
 
     sentence_loss_weight: float = option(1.0, low=0, on_record="follow", help=
         "Weight of the sentence-order loss; 0 leaves it out.")
     do_train: bool = option(True, "Train.")
     do_eval: bool = option(False, help=
         "Evaluate every checkpoint when it is written; without --do_train, only the newest one.")
-    train_batch_size: int = option(4096, "Sequences per update, over all replicas.", low=1,
+    train_batch_size: int = option(4096, "Sequences per step, over all replicas.", low=1,
         read_by="~do_train", on_record="equal")
     eval_batch_size: int = option(64, "Sequences per evaluation batch.", low=1,
         read_by="~do_eval", on_record="follow")
-    optimizer: str = option("lamb", "Optimizer.", choices=OPTIMIZERS,
-        read_by="~do_train", on_record="equal")
+    optimizer: str = option("lamb", choices=OPTIMIZERS,
+        read_by="~do_train", on_record="equal", help=
+        "lamb, for large batches, and adamw, for small ones, are the original's; muon is not, and "
+        "needs fewer steps.")
     learning_rate: float = option(0.00176, "Peak learning rate, for a batch of 4096.", low=0,
         read_by="~do_train")
     poly_power: float = option(1.0, "Exponent of the polynomial decay.", low=0, read_by="~do_train")
     num_train_steps: int = option(125000, low=1,
         read_by="~do_train|do_eval", on_record="follow", help=
-        "Total number of updates; the learning rate decays until then.")
-    num_warmup_steps: int = option(3125, "Number of updates of the linear warm-up.", low=0,
+        "Total number of steps; the learning rate decays until then.")
+    num_warmup_steps: int = option(3125, "Number of steps of the linear warm-up.", low=0,
         read_by="~do_train")
     start_warmup_step: int = option(0, "Step at which the warm-up begins.", low=0,
         read_by="~do_train")
     decay_steps: int | None = option(None, low=1, read_by="~do_train", help=
-        "Number of updates at the end in which the learning rate decays; before them, it stays at "
-        "the peak. By default, it decays from the first update, as in the original.")
+        "Number of steps at the end in which the learning rate decays; before them, it stays at "
+        "the peak. By default, it decays from the first step, as in the original.")
     keep_checkpoint_max: int = option(5, "Number of newest checkpoints to keep; 0 for all.", low=0,
         read_by="~do_train")
     max_eval_steps: int = option(100, "Maximum number of batches of an evaluation.", low=1,
@@ -945,7 +949,8 @@ class TextFormat(Options, heading="Text"):
         read_by="input_format=documents,jsonl")
     file_is_document: bool = option(False,
         read_by="input_format=sentences,documents !document_per_line", help=
-        "The end of a file ends a document. It does not in the original.")
+        "Also end a document at the end of a file. By default only a blank line ends one, as in "
+        "the original.")
     on_decode_error: str = option("stop", choices=("stop", "skip"), help=
         "How to treat a line that is not UTF-8: stop, or skip it; the summary counts them.")
 
@@ -1066,7 +1071,7 @@ class RecordFiles(Options, heading="Output"):
         "so name at least as many files.")
     work_directory: str | None = option(None, path="output", help=
         "Directory on a local disk (with --runner: a shared one, such as gs://...) for the state "
-        "of the run and the tokenized text, which later runs reuse. By default a hidden "
+        "of the command and the tokenized text, which later commands reuse. By default a hidden "
         "directory next to the first output file, removed at the end.")
 
 
@@ -1106,7 +1111,7 @@ class SentencePiece(Options, heading="Model"):
     normalization_rule_name: str = option("nmt_nfkc", choices=NORMALIZATION_RULES, help=
         "SentencePiece's table that unifies characters. nfkc keeps joiners without width, as "
         "Persian needs them, which nmt_nfkc replaces by spaces; _cf: folds the case too; identity: "
-        "no table, and accents that are kept stay with their letters.")
+        "no table, and letters with accents are not decomposed.")
     user_defined_symbols: list = option((), help=
         "Comma-separated texts that always are a piece of their own, such as <url>.")
     byte_fallback: bool = option(False, help=
@@ -1152,8 +1157,7 @@ class ExportedModel(Options):
 
     albert_directory: str | None = option(None, path="directory", required=True, help=
         "Directory with albert_config.json (or config.json of transformers), the checkpoint, and "
-        "the SentencePiece model (and its .vocab, if there is one) or vocab.txt. "
-        "export_checkpoints.py needs no vocabulary to write tf1 and tf2.")
+        "the SentencePiece model (and its .vocab, if there is one) or vocab.txt.")
     checkpoint_name: str = option("model.ckpt-best", path="output",
         read_by="~export_type=model", help=
         "Checkpoint in that directory: a prefix, or model.safetensors of the transformers library. "
@@ -1162,8 +1166,6 @@ class ExportedModel(Options):
         "Whether the text is lower-cased. By default as in run.json of the training, if there is "
         "one.")
     strip_accents: bool = option(True, _STRIP_ACCENTS, on_record="equal")
-    export_path: str | None = option(None, path="output", required=True, help=
-        "Directory to write; a prefix if export_checkpoints.py writes tf1 or tf2.")
     card_file: str | None = option(None, path="file", read_by="export_format=hf", help=
         f"{_CARD} Hub modules and directories for transformers have a card.")
 
@@ -1171,9 +1173,12 @@ class ExportedModel(Options):
 class CheckpointExport(ExportedModel, heading="Flags"):
     """A checkpoint to write in another form."""
 
+    export_path: str | None = option(None, path="output", required=True, help=
+        "Directory to write, or prefix of the checkpoint for --export_format=tf1 and tf2.")
     export_format: str = option("tf1", choices=("tf1", "tf2", "hf"), help=
-        "tf1: the original's form, which every TensorFlow reads. tf2: tf.train.Checkpoint's. hf: a "
-        "directory that from_pretrained of the transformers library reads.")
+        "tf1: the original's form, which every TensorFlow reads. tf2: tf.train.Checkpoint's. "
+        "Neither needs a vocabulary. hf: a directory that from_pretrained of the transformers "
+        "library reads.")
     dtype: str = option("fp32", choices=("fp32", "fp16"), read_by="export_format=hf", help=
         "For --export_format=hf: type of the weights in the file. fp16 halves it; albert_tf still "
         "computes in float32.")
@@ -1187,6 +1192,7 @@ class CheckpointExport(ExportedModel, heading="Flags"):
 class HubExport(ExportedModel, heading="Flags"):
     """A TF Hub module to write."""
 
+    export_path: str | None = option(None, "Directory to write.", path="output", required=True)
     max_seq_length: int = option(128, low=NUM_SPECIALS_OF_ONE + 1,
         read_by="export_type=preprocessing", fits=("max_position_embeddings", 0), help=
         "Preprocessing: length of its output in tokens. If albert_config.json is there and has "
@@ -1256,10 +1262,10 @@ class Examples(Options, heading="Examples and predictions"):
     method: str = option(SCORE_METHODS[0], choices=SCORE_METHODS, read_by="score", help=_METHOD)
     embeddings: list = option((), choices=EMBEDDINGS, repeated=True,
         read_by="!fill_mask !sentence_order !score", help=
-        "Print the encoder's output instead of predictions: for each text (pooled_output), for "
-        "each token (sequence_output), or both. RACE gives a list with an entry for each option, "
-        "SQuAD for each window of the context. --model only gives pooled_output, of text and "
-        "text_pair.")
+        "Print the encoder's output instead of predictions: for each text (pooled_output) or for "
+        "each token (sequence_output); for both, give the flag twice. RACE gives a list with an "
+        "entry for each option, SQuAD for each window of the context. --model only gives "
+        "pooled_output, of text and text_pair.")
     predict_batch_size: int = option(8, "Number of examples that are computed together.", low=1)
 
 
@@ -1299,8 +1305,8 @@ class MinimalPairs(Options, heading="Minimal pairs"):
         "sentence_bad and optionally UID, field, linguistics_term, as in BLiMP; a good and a bad "
         "sentence with a tab between them; or a line for each, the good one first.")
     output_file: str | None = option(None, path="output file", help=
-        "JSON file for the metrics. It is updated during the run, and a stopped run resumes from "
-        "it.")
+        "JSON file for the metrics. It is updated while the command runs, and a stopped command "
+        "resumes from it.")
     pairs_per_paradigm: int = option(0, low=0, help=
         "Number of pairs to use of each paradigm, such as 100 for a quick look; 0 for all.")
     method: str = option(SCORE_METHODS[0], choices=SCORE_METHODS, help=_METHOD)

@@ -65,7 +65,8 @@ def requirement(flag):
     if wanted is True:
         return "Required."
     if wanted:
-        return f"Required for {' and '.join(f'--{name}' for name in wanted.split('|'))}."
+        *others, last = [f"--{name}" for name in wanted.split("|")]
+        return f"Required for {', '.join(others)} or {last}." if others else f"Required for {last}."
     return ""
 
 
