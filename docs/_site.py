@@ -16,6 +16,7 @@ PAGES = {  # file of the repository -> page of the site
     "README.md": "index.md",
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
+    "SECURITY.md": "security.md",
     "LICENSE": "licence.md",
     "benchmarks/README.md": "benchmarks.md",
     "experiments/README.md": "experiments.md",

@@ -124,7 +124,8 @@ def test_every_page_is_reached_from_the_readme():
 
 def test_the_reference_has_every_public_name():
     found = re.findall(r"^::: albert_tf\.(\S+)$", text_of("docs/api.md"), re.MULTILINE)
-    assert sorted(found) == sorted(albert_tf._HOME)
+    of_checkpoints = [f"checkpoints.{name}" for name in albert_tf.checkpoints.__all__]
+    assert sorted(found) == sorted([*albert_tf._HOME, *of_checkpoints])
 
 
 def test_every_page_is_on_the_site():
