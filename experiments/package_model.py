@@ -47,7 +47,7 @@ OF_EVALUATION = (  # flags of the training that its evaluations need; for masks,
     "do_whole_word_mask", "spm_model_file", "vocab_file",
 )  # fmt: skip
 PHASE = {  # column of the card -> flag of the training
-    "length": "max_seq_length", "batch": "train_batch_size", "updates": "num_train_steps",
+    "length": "max_seq_length", "batch": "train_batch_size", "steps": "num_train_steps",
     "optimizer": "optimizer", "peak rate": "learning_rate", "share masked": "masked_lm_budget",
     "longest n-gram": "ngram", "whole words": "do_whole_word_mask",
     "weight of the sentence-order loss": "sentence_loss_weight",

@@ -63,7 +63,7 @@ def options_of(kind, model, made, *, train_steps, warmup_steps, **others):
     if settings.do_train and _evaluates_by_epoch(settings):
         interval = math.ceil(train_steps / settings.num_train_epochs)
         values["save_checkpoints_steps"] = interval
-        print(f"A checkpoint is written after each epoch, every {interval} updates.")
+        print(f"A checkpoint is written after each epoch, every {interval} steps.")
     if settings.do_train:
         values["record"] = record = _record(settings, model, made)
         if model.resumes:
@@ -73,7 +73,7 @@ def options_of(kind, model, made, *, train_steps, warmup_steps, **others):
             print(f"Warning: --learning_rate={settings.learning_rate} is far above the usual 1e-2.")
         if warmup_steps >= train_steps:
             print(
-                f"Warning: training ends after {train_steps} updates, within the warm-up of "
+                f"Warning: training ends after {train_steps} steps, within the warm-up of "
                 f"{warmup_steps}: --learning_rate is never reached."
             )
     return settings.values_of(kind, **values | others)

@@ -113,7 +113,7 @@ def _escaped(value):
 def _training(settings, step):
     if settings is None or not settings.versions:  # a model may be saved without a training
         return _NO_RECORD
-    rows = [("setting", "value"), ("updates", step)]
+    rows = [("setting", "value"), ("steps", step)]
     for name in _SETTINGS:
         if settings.flags.get(name):
             rows.append((f"`--{name}`", _short(settings.flags[name])))
@@ -139,7 +139,7 @@ def _evaluation(run, step):
     if not metrics:
         return _NO_METRICS
     return (
-        f"From `{EVAL_RESULTS}` of the training, for this checkpoint (update {step}). The data are "
+        f"From `{EVAL_RESULTS}` of the training, for this checkpoint (step {step}). The data are "
         f"those that the training evaluates on.\n\n{table(('metric', 'value'), *metrics.items())}"
     )
 

@@ -108,7 +108,7 @@ def steps_of_epochs(count, batch_size, epochs):
     if steps < 1:
         raise UserError(
             f"{count} examples, --train_batch_size={batch_size} and --num_train_epochs={epochs} "
-            "give less than one update: lower the batch size or raise the number of epochs"
+            "give less than one step: lower the batch size or raise the number of epochs"
         )
     return steps
 

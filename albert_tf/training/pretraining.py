@@ -233,7 +233,7 @@ class PlateauNotice:
         if loss > self._entropy - _PLATEAU_WIDTH:
             progress.say(
                 f"Warning: the masked-LM loss is still {loss:.2f} after {step} of {self._steps} "
-                f"updates. A model that only knows how frequent each piece is has "
+                f"steps. A model that only knows how frequent each token is has "
                 f"{self._entropy:.2f}. If this lasts, start again with a third of --learning_rate, "
                 "or a longer warm-up"
             )

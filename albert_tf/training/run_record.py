@@ -153,7 +153,7 @@ def check_done(found, step, last_step, settings, now):
         )
         raise UserError(
             f"nothing is left to train: step {step} of {last_step} is done, with other values in "
-            f"{found.settings_file}: {'; '.join(changed)}. Give more updates, another "
+            f"{found.settings_file}: {'; '.join(changed)}. Give more steps, another "
             "--output_dir, or --do_train=false"
         )
 

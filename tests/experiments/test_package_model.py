@@ -265,7 +265,7 @@ def test_heldout_files_count_the_same_and_are_masked_as_in_the_training(tmp_path
     assert found == {"masked_lm_accuracy": 0.375}
 
 
-def test_the_card_has_the_updates_that_a_phase_had():
+def test_the_card_has_the_steps_that_a_phase_had():
     phases = [
         run_directory.RunSettings(flags=flags, config=tiny.WIDE, text={}, parameter_count=3_100_000)
         for flags in (
@@ -278,9 +278,9 @@ def test_the_card_has_the_updates_that_a_phase_had():
     metrics = {"heldout": {"a": 0.5}, "sample": {}, "heldout_float32": {package_model.KEY: 0.5}}
     config = albert_tf.AlbertConfig.from_dict(tiny.WIDE)
     text = package_model.card("$name $parameters\n$phases", "small", config, phases, metrics)
-    updates = [line.split(" | ")[3] for line in text.splitlines()[1:]]
+    steps = [line.split(" | ")[3] for line in text.splitlines()[1:]]
     assert text.startswith("small 3.1\n")
-    assert updates == ["updates", "---", "26000 of 120000", "300", "20 of 40", "7"]
+    assert steps == ["steps", "---", "26000 of 120000", "300", "20 of 40", "7"]
 
 
 def test_nothing_is_written_if_half_precision_changes_the_accuracy(tmp_path, monkeypatch):

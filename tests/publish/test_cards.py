@@ -66,7 +66,7 @@ def test_what_was_recorded_is_shown(prefix, tmp_path):
     (tmp_path / "eval_results.txt").write_text(RESULTS)
     found = made(prefix)
     for line in (
-        "| updates | 3 |",
+        "| steps | 3 |",
         "| `--task_name` | RTE |",
         "| `--init_checkpoint` | models/albert_base |",  # tells nothing of the user's machine
         "| `--learning_rate` | 3e-05 |",
@@ -79,7 +79,7 @@ def test_what_was_recorded_is_shown(prefix, tmp_path):
     assert "masked_lm_budget" not in found["Training"]  # 0: not used
     assert "vocab_file" not in found["Training"] and "/home" not in found["Training"]
     *_, text, table = found["Evaluation"].rstrip().split("\n\n")
-    assert text.endswith("(update 3). The data are those that the training evaluates on.")
+    assert text.endswith("(step 3). The data are those that the training evaluates on.")
     assert table.splitlines()[2:] == ["| eval_accuracy | 0.75 |", "| loss | 0.5 |"]
 
 

@@ -470,7 +470,7 @@ def test_the_card_shows_how_to_call_the_export(name, exported, monkeypatch):
     out, export = exported(name)
     card = (export / "README.md").read_text()
     seed = json.loads((out / "run.json").read_text())["seed"]
-    assert f"| seed | {seed} |" in card and "| updates | " in card
+    assert f"| seed | {seed} |" in card and "| steps | " in card
     assert "## Evaluation" in card and "|  |" not in card
     code = re.search(r"```python\n(.*?)```", card, re.DOTALL)[1]
     names = {}
