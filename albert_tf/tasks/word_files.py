@@ -37,6 +37,7 @@ _FEW = 20  # words, too few to tell a label from a name
 _MANY = 200  # words of a sentence, which is probably several
 _PART = re.compile(r"[^\s,]+")  # of several words or labels in a cell
 _QUOTED = re.compile(r'"(?:[^"]|"")+"')
+_LISTED = re.compile(r"\S+([,;]) +(?:\S+\1 +)*\S+")  # a line such as `word, label`
 # Words with a language, as `en:Ulm` of WikiANN, or a place in a word, as `科0` of Weibo NER.
 _MARKED = (re.compile(r"[a-z-]+:.+"), re.compile(r".\d"))
 # The start of a comment, which may have the names of columns, as in CoNLL-U Plus. A tab after #
@@ -308,8 +309,12 @@ def _lines(path, columns, form):
     if not (is_json or path.endswith(".csv")):
         lines = content.splitlines()  # of bytes, it knows only the line ends of ASCII
         places = [f"{path}, line {n}" for n in range(1, len(lines) + 1)]
-        return _unquoted([*map(decode, lines, places)]), places, columns, None
-    table = tables.open_table(path, (0,), has_header=False).take((0,), keep_blank=True)
+        lines = _unquoted([*map(decode, lines, places)])
+        if all(map(_LISTED.fullmatch, _filled(lines))):
+            lines = [re.sub("[,;] +", " ", line) for line in lines]
+        return lines, places, columns, None
+    # With two columns, a space may follow each comma.
+    table = tables.open_table(path, (0, 1), has_header=False).take((0,), keep_blank=True)
     if not is_json:
         table, columns = _with_lists(table, columns)
     if table.header:
@@ -318,6 +323,12 @@ def _lines(path, columns, form):
         found = [(row.place, row.cells if any(row.cells) else ()) for row in table.rows]
     lines = [tables.tab_separated([cells]).removesuffix("\n") for _, cells in found]
     return lines, [place for place, _ in found], columns, table.header or []
+
+
+def _filled(lines):
+    """The lines that may be words, without spaces around them: list of str."""
+    others = ("#", DOCUMENT_START)
+    return [line.strip(" ") for line in lines if line.strip() and not line.startswith(others)]
 
 
 def _unquoted(lines):
@@ -470,7 +481,7 @@ def _have_spaces(lines, labels, form):
     If the training file has tabs, a label has to follow the last space, since words may have
     spaces; or all lines have the same three columns or more. Arguments are those of `read_words`.
     """
-    filled = [x.strip(" ") for x in lines if x.strip() and not x.startswith(("#", DOCUMENT_START))]
+    filled = _filled(lines)
     parts = [x.rpartition(" ") for x in filled if "\t" not in x]
     count = sum(bool(space and (not form.has_tabs or last in labels)) for _, space, last in parts)
     widths = {len(x.split()) for x in filled}

@@ -328,6 +328,11 @@ FORMS = [  # name, content, columns of word and label, number of comments, sente
     ("a.csv", "sent_id,word,tag\n,Anna,B\n,in,O\n2,Ulm,B\n", (), 0, ANNA),  # cut
     ("a.csv", NAMED_SENTENCES, (1, 3), 0, EU),
     ("a.csv", "sentence_id,words,labels\n1,Anna,B\n1,in,O\n2,Ulm,B\n", (1, 2), 0, ANNA),
+    # A space behind each comma.
+    *(("a.txt", f"-DOCSTART- -X- O\nEU{mark} B-ORG\n,{mark} O\n\nPeter{mark} B-PER\n", (), 0, EU)
+      for mark in ",;"),
+    *((name, "sent_id, word, tag\n1, Anna, B\n1, in, O\n2, Ulm, B\n", (), 0, ANNA)
+      for name in ("a.txt", "a.csv")),
     # Tables, which have no comments.
     ("a.csv", 'word,label\nEU,B-ORG\n",",O\n\nPeter,B-PER\n', (), 0, EU),
     ("a.tsv", "Token\tNER\nEU\tB-ORG\n,\tO\n\nPeter\tB-PER\n", (), 0, EU),
