@@ -35,6 +35,7 @@ _LONG = 13  # letters; few words have as many, and few texts of languages withou
 _NO_LABELS = {"", "_", "-1", "-100"}  # in all lines of a test file
 _FEW = 20  # words, too few to tell a label from a name
 _MANY = 200  # words of a sentence, which is probably several
+_NO_SPANS = "Spans of characters are not read: label each word, such as with B-PER, I-PER and O"
 _PART = re.compile(r"[^\s,]+")  # of several words or labels in a cell
 _QUOTED = re.compile(r'"(?:[^"]|"")+"')
 _LISTED = re.compile(r"\S+([,;]) +(?:\S+\1 +)*\S+")  # a line such as `word, label`
@@ -382,7 +383,8 @@ def _of_objects(table, columns, known):
     if missing or not names[0]:
         raise UserError(
             f"{table.path}: no key {missing[0] if missing else WORD_NAMES[0]!r} has a list; there "
-            f"are {', '.join(header)}: give --text_column and --label_column of lists, or use CoNLL"
+            f"are {reprlib.repr(header)[1:-1]}: give --text_column and --label_column of lists, or "
+            f"use CoNLL. {_NO_SPANS}"
         )
     for row in table.rows:
         cells = [row.cells[table.header.index(name)] for name in names if name]
@@ -624,7 +626,8 @@ def _check_words(sentences, columns, labels):
     """Raises UserError if lines have lists of labels, or the column of the words has none.
 
     All its cells are labels; or it was recognised, and they have a mark, or are only numbers, also
-    such as 1-2, or the same in all lines of a sentence, such as the name of a file.
+    such as 1-2, or the same in all lines of a sentence, such as the name of a file. The first line
+    of many may have the names of the columns.
 
     Args:
         sentences: Sentences.
@@ -634,14 +637,17 @@ def _check_words(sentences, columns, labels):
     path, words, rows = sentences.path, sentences.words, sentences.rows
     # Several labels, next to a cell with as many parts.
     several = [word for word in words if _size(word.label) > 1]
-    if several and all([*map(_size, w.cells)].count(_size(w.label)) > 1 for w in several):
-        word = several[0]
+    word = several[0] if several else None
+    are_alike = all([*map(_size, w.cells)].count(_size(w.label)) > 1 for w in several)
+    if word and (are_alike or word.label.startswith(("{", "[{"))):
         raise UserError(
-            f"{word.place}: there are {_size(word.label)} labels, {reprlib.repr(word.label)}: "
-            "write a word and its label on each line, or lists in --text_column and --label_column"
+            f"{word.place}: the label {reprlib.repr(word.label)} has {_size(word.label)} parts: "
+            "write a word and its label on each line, or lists in --text_column and "
+            f"--label_column. {_NO_SPANS}"
         )
-    column, texts, is_found = sentences.columns.word, [w.text for w in words], columns.word is None
-    if is_found and len(texts) > _FEW and any(all(map(mark.fullmatch, texts)) for mark in _MARKED):
+    is_long, is_found = len(words) > _FEW, columns.word is None
+    column, texts = sentences.columns.word, [word.text for word in words[is_long:]]
+    if is_found and is_long and any(all(map(mark.fullmatch, texts)) for mark in _MARKED):
         raise UserError(
             f"{path}: all words have a mark, such as {texts[0]}: remove it, or give "
             f"--text_column={column} if it belongs to them"
@@ -654,7 +660,7 @@ def _check_words(sentences, columns, labels):
     if is_wrong or are_labels == [True, False]:  # labels may also be words
         raise UserError(
             f"{path}: column {column} seems to hold no words, but {texts[0]!r} and the like: give "
-            "the one of the words as --text_column"
+            "the one of the words as --text_column, by name if the first line has names"
         )
 
 
@@ -763,6 +769,15 @@ def _doubts(sentences, counts):
         yield (
             f"{words[0].place}: the label {words[0].label!r} occurs only here. If this line has "
             "the names of the columns, give --text_column and --label_column by name"
+        )
+    alone = (words[0] for words in sentences if len(words) == 1)
+    texts = [word for word in words if " " in word.text]
+    texts = texts or [word for word in alone if len(word.text) >= _LONG]
+    if len(texts) * 2 > total:
+        yield (
+            f"{texts[0].place}: {len(texts)} of {total} words seem to be texts, such as "
+            f"{reprlib.repr(texts[0].text)}: write a word and its label on each line; for a label "
+            "of each text, give --task_name=tsv"
         )
     # Marks, such as a hyphen, may be their own tags.
     of_others = collections.Counter(w.label for w in words if w.label != w.text)

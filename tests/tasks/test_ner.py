@@ -575,6 +575,22 @@ def test_a_single_long_sentence_is_a_warning(count, warns, written, tmp_path, ca
     assert (f"all {count} words" in capsys.readouterr().out) == warns
 
 
+@pytest.mark.parametrize(
+    ("name", "row", "header", "warns"),
+    [
+        ("train.conll", "一二三四五六七八九十一二三 -X- _ B-{n}\n\n", "", True),  # of Label Studio
+        ("train.conll", "一二三四五六七八九十一二 -X- _ B-{n}\n\n", "", False),
+        ("train.conll", "一二三四五六七八九十一二{n} -X- _ B-{n}\n", "", False),
+        ("train.csv", "a film {n},{n}\n", "text,label\n", True),
+        ("train.tsv", "a film\t{n}\nhere\t{n}\n", "", False),
+    ],
+)
+def test_a_warning_of_texts_for_words(written, name, row, header, warns, capsys):
+    path = written(header + "".join(row.format(n=n % 2) for n in range(10)), name)
+    find_labels(path.rpartition("/")[0])
+    assert names(capsys.readouterr().out, f"{path}, line ... 10 of 1 ... tsv") == warns
+
+
 @pytest.mark.parametrize(("tags", "warns"), [([3, 0], True), (["3", "0"], True), ([3, "O"], False)])
 def test_a_warning_of_numbers_for_labels(written, tags, warns, capsys):
     path = written(json.dumps({"tokens": ["EU", "in"], "ner_tags": tags}), "train.jsonl")
@@ -603,11 +619,11 @@ def test_doubts_about_labels(labels, doubt, written, capsys):
 @pytest.mark.parametrize(
     ("name", "content", "columns", "message"),
     [
-        ("a.jsonl", '{"toks": ["EU"], "gold": ["O"]}', (), "tokens ... toks, gold"),
-        ("a.jsonl", '{"tokens": ["EU"], "gold": ["O"]}', (None, "tag"), "tag ... tokens, gold"),
+        ("a.jsonl", '{"toks": ["EU"], "gold": ["O"]}', (), "tokens ... 'toks', 'gold'"),
+        ("a.jsonl", '{"tokens": ["EU"], "gold": ["O"]}', (None, "tag"), "tag ... 'tokens', 'gold'"),
         ("a.jsonl", '{"tokens": ["EU", "x"], "tags": ["O"]}', (), "line 1 ... 2 ... 1"),
         ("a.jsonl", '{"tokens": "EU x", "tags": ["O"]}', (), "line 1 ... EU x"),
-        ("a.jsonl", '{"text": "EU x", "label": [[0, 2, "ORG"]]}', (), "text, label ... lists"),
+        ("a.jsonl", '{"text": "EU x", "label": [[0, 2, "ORG"]]}', (), "'text', 'label' ... lists"),
         ("a.jsonl", '{"tokens": ["EU"]}', (), "line 1"),
         ("a.jsonl", '{"tokens": ["EU"], "ner_tag": ["O"]}', (), "line 1 ... ner_tag ... --label_c"),
         ("a.csv", "sent_id,word,tag\n1,a,O\n2,b,O\n1,c,O\n2,d,O\n1,e,O\n", (), "'1'"),
@@ -624,6 +640,11 @@ def test_doubts_about_labels(labels, doubt, written, capsys):
     ("a.conll", f"ID\tFORM\tNER\tINNER\n{INDEXED}", ("WORD", "NER"), "'WORD' ... FORM"),
         ("a.conll", "7\tAnna\tB\n7\tin\tO\n8\tUlm\tB\n", (),
          "column 0 ... 7 ... --text_column"),  # sentences have numbers
+        ("a.csv", "id,text,tag\n" + "1,EU,x\n2,UN,y\n" * 10, (),
+         "column 0 ... '1' ... --text_column"),  # more than 20 lines
+        ("a.csv", 'text,tag\nEU is,"[{""start"": 0, ""labels"": [""ORG""]}]"\n', ("text", "tag"),
+         "line 2 ... [{ ... --label_column"),
+        ("a.jsonl", json.dumps(dict.fromkeys(map(str, range(100)), "EU")), (), "'5', ...:"),
         ("a.tsv", "1-1\t0-2\tEU\tO\n1-2\t3-8\tsays\tO\n\n2-1\t9-11\tNo\tO\n", (),
          "column 0 ... 1-1 ... --text_column"),
         ("a.conll", "x/a 0 EU *\nx/a 1 says *\nx/a 2 no *\n\nx/b 0 No *\n", (),
