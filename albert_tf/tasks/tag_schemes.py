@@ -12,6 +12,7 @@ _MARK_WITH_DASH = re.compile(r"[BIOESLUM](?:[-_].+)?")
 _SMALL_MARK = re.compile(_MARK_FIRST.pattern, re.IGNORECASE)
 _MARK_LAST = re.compile(r"(?P<type>.+)[-_](?P<mark>[BIOESLUM])")
 
+_NUMBERED = re.compile(r"(.+)\[\d+\]")
 _BRACKETS = re.compile(r"(?:\((?P<type>[^()*]+))?(?:\*|\*?\))")
 
 
@@ -115,6 +116,39 @@ def check_ends(labels, scheme):
         )
 
 
+def under_a_key(cells, known):
+    """Labels of spans under a key, as in `name=B-PER|SpaceAfter=No` of CoNLL-U, else the cells.
+
+    Args:
+        cells: list of str, one for each word.
+        known: sequence of str, the labels of the model; empty in training.
+
+    Returns:
+        list of str.
+    """
+    pairs = ([part.split("=", 1) for part in cell.split("|") if "=" in part] for cell in cells)
+    values = [*map(dict, pairs)]
+    for key in values[0]:
+        found = [value.get(key, "") for value in values]
+        if {*found} <= {*known} or are_of_spans({*found}):
+            return found
+    return cells
+
+
+def find_spelling(labels, known):
+    """The function that reads the labels of a sentence as those of BIO; None if none is needed.
+
+    Args:
+        labels: set of str, those of a file.
+        known: set of str, the labels of the model; empty in training.
+    """
+    if "*" in labels - known and have_brackets(labels):
+        return of_brackets
+    types = labels - {"_"}
+    are_spans = any(map(_NUMBERED.fullmatch, types)) or {f"B-{each}" for each in types} <= known
+    return of_numbers if "_" in labels - known and types and are_spans else None
+
+
 def have_brackets(labels):
     """Whether labels are like those of CoNLL-2012: `(PER*`, `*`, `*)`, `(PER)` (bool).
 
@@ -136,6 +170,17 @@ def of_brackets(labels):
         yield f"{'B' if opened else 'I'}-{inside}" if inside else "O"
         if label.endswith(")"):
             inside = ""
+
+
+def of_numbers(labels):
+    """Yields the labels of a sentence of WebAnno as those of BIO.
+
+    They are `PER[1]` for each word of a span, `PER` for the only one, and `_` outside.
+    """
+    for last, label in itertools.pairwise(["", *labels]):
+        numbered = _NUMBERED.fullmatch(label)
+        mark = "I" if numbered and label == last else "B"
+        yield "O" if label == "_" else f"{mark}-{numbered[1] if numbered else label}"
 
 
 def are_of_spans(labels):

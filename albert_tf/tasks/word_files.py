@@ -205,7 +205,7 @@ def _check_no_texts(sentences, columns, labels, form):
 
 
 def _read_labels(sentences, labels, columns, form):
-    """Reads brackets as labels of BIO, and spellings such as 1.0 as those that are known.
+    """Reads other spellings of spans as BIO, and spellings such as 1.0 as those that are known.
 
     Args:
         sentences: Sentences.
@@ -216,13 +216,14 @@ def _read_labels(sentences, labels, columns, form):
     Raises:
         UserError: a label is missing, does not fit the others or is unknown.
     """
+    sentences.relabel(iter(tag_schemes.under_a_key(sentences.labels, labels)))
     if not labels and columns.label is None:
         _check_label_column(sentences)
-    if "*" not in labels and tag_schemes.have_brackets(sentences.labels):
+    if to_bio := tag_schemes.find_spelling({*sentences.labels}, {*labels}):
         found = []
         for words in sentences:
             with about(words[0].place):
-                found += tag_schemes.of_brackets(word.label for word in words)
+                found += to_bio(word.label for word in words)
         sentences.relabel(iter(found))
     same = tables.spellings({*sentences.labels}, labels)
     sentences.relabel(same.get(label, label) for label in sentences.labels)

@@ -218,7 +218,7 @@ def test_labels_that_stand_before_the_words(written, tmp_path):
 
 @pytest.mark.parametrize(
     ("misc", "column"),
-    [(("SpaceAfter=No", "_"), None), (("NER=B-X", "NER=O"), None), ("__", None), (("a=b", "_"), 9)],
+    [(("SpaceAfter=No", "_"), None), (("NER=B-X", "_"), None), ("__", None), (("a=b", "_"), 9)],
 )
 def test_the_last_column_of_conll_u(written, tmp_path, misc, column):
     words = [f"{n}\tw\tw\tNOUN\tNN\t_\t0\troot\t_\t{cell}" for n, cell in enumerate(misc, 1)]
@@ -255,6 +255,28 @@ def test_brackets_of_conll_2012(written):
     path = written(rows.replace("2 York *", "2 York (GPE*"))
     with refuses(f"{path}, line 1 ... (GPE* ... GPE"):
         word_files.read(path, columns=columns)
+
+
+def test_spans_with_numbers_of_webanno(written):
+    columns = Columns(2, 4)
+    rows = ["Bad\t*\tLOC[1]", "Urach\t*\tLOC[1]", "in\t_\t_", "Ulm\t_\tLOC", "Bob\t*\tPER[2]"]
+    path = written("#Text=x\n" + "".join(f"1-{n}\t0-3\t{row}\t\n" for n, row in enumerate(rows)))
+    wanted = [["B-LOC", "I-LOC", "O", "B-LOC", "B-PER"]]
+    assert ner.true_labels(word_files.read(path, columns=columns)) == wanted
+    path = written("1-1\t0-2\tin\t_\t_\n1-2\t3-6\tUlm\t_\tLOC\n", "dev.tsv")
+    assert ner.true_labels(word_files.read(path, wanted[0], columns=columns)) == [["O", "B-LOC"]]
+    assert {*word_files.read(path, ("_", "LOC"), columns=columns).labels} == {"_", "LOC"}
+    assert {*word_files.read(path, columns=columns).labels} == {"_", "LOC"}  # plain tags
+
+
+def test_spans_under_a_key_of_conll_u(written):
+    def rows(cells):
+        return "".join(f"{n}\tw\tw\t_\t_\t_\t_\t_\t_\t{cell}\n" for n, cell in enumerate(cells, 1))
+
+    path = written(rows(["name=B-PER|SpaceAfter=No", "SpaceAfter=No|name=O"]), "train.conllu")
+    assert word_files.read(path).labels == ["B-PER", "O"]
+    path = written(rows(["name=O", "SpaceAfter=No|name=O"]), "dev.conllu")
+    assert word_files.read(path, LABELS).labels == ["O", "O"]
 
 
 def test_a_file_with_other_labels(written):
