@@ -22,6 +22,7 @@ from albert_tf.errors import UserError, check_json, decode, parse_json
 
 SEPARATORS = {"\t": "tabs", ",": "commas", ";": "semicolons", "|": "vertical bars"}
 _UNUSUAL = {"^": "carets", "~": "tildes", "#": "number signs", ":": "colons"}  # separators too
+_MOST_KEYS = 1000  # of JSON objects that have few each
 _SAMPLE, SAMPLE_LINES = 2**20, 200  # bytes and lines that tell the separator
 _CELL = re.compile(rb'("(?:[^"]|"")*+"|[^"\t\n]*+)(?:\t|\r?\n|\Z)')
 _TO_SPACES = str.maketrans("\t\r\n", "   ")
@@ -646,6 +647,11 @@ def _objects(content, path):
     """A table of JSON objects, one a line or in a list, as `rows`; their keys are its header."""
     found = [(n, row or {}, flat(row or {})) for n, row in objects(content, path)]
     keys = [*dict.fromkeys(key for *_, row in found for key in row)]
+    if len(keys) > max([_MOST_KEYS, *(10 * len(row) for *_, row in found)]):
+        raise UserError(
+            f"{path}: the rows have {len(keys)} different keys, such as {keys[-1]!r}: write what "
+            "differs as a value, or as words and labels, under the same keys in all rows"
+        )
     table = []
     for number, row, cells in found:
         inner = {key for key, value in row.items() if isinstance(value, dict)} - {*cells}

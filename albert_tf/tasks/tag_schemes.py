@@ -12,7 +12,7 @@ _MARK_WITH_DASH = re.compile(r"[BIOESLUM](?:[-_].+)?")
 _SMALL_MARK = re.compile(_MARK_FIRST.pattern, re.IGNORECASE)
 _MARK_LAST = re.compile(r"(?P<type>.+)[-_](?P<mark>[BIOESLUM])")
 
-_NUMBERED = re.compile(r"(.+)\[\d+\]")
+_NUMBERED = re.compile(r"(.*?)(\[\d+\])?")
 _BRACKETS = re.compile(r"(?:\((?P<type>[^()*]+))?(?:\*|\*?\))")
 
 
@@ -145,8 +145,8 @@ def find_spelling(labels, known):
     if "*" in labels - known and have_brackets(labels):
         return of_brackets
     types = labels - {"_"}
-    are_spans = any(map(_NUMBERED.fullmatch, types)) or {f"B-{each}" for each in types} <= known
-    return of_numbers if "_" in labels - known and types and are_spans else None
+    are_spans = {f"B-{x}" for x in types} <= known or any(_NUMBERED.fullmatch(x)[2] for x in types)
+    return of_numbers if "_" in labels - known and types and all(types) and are_spans else None
 
 
 def have_brackets(labels):
@@ -178,9 +178,8 @@ def of_numbers(labels):
     They are `PER[1]` for each word of a span, `PER` for the only one, and `_` outside.
     """
     for last, label in itertools.pairwise(["", *labels]):
-        numbered = _NUMBERED.fullmatch(label)
-        mark = "I" if numbered and label == last else "B"
-        yield "O" if label == "_" else f"{mark}-{numbered[1] if numbered else label}"
+        type_, number = _NUMBERED.fullmatch(label).groups()
+        yield "O" if label == "_" else f"{'I' if number and label == last else 'B'}-{type_}"
 
 
 def are_of_spans(labels):

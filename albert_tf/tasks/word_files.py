@@ -329,8 +329,7 @@ def _lines(path, columns, form):
 
 def _filled(lines):
     """The lines that may be words, without spaces around them: list of str."""
-    others = ("#", DOCUMENT_START)
-    return [line.strip(" ") for line in lines if line.strip() and not line.startswith(others)]
+    return [x.strip(" ") for x in lines if x.strip() and not x.startswith(("#", DOCUMENT_START))]
 
 
 def _unquoted(lines):
@@ -643,8 +642,7 @@ def _check_words(sentences, columns, labels):
     if word and (are_alike or word.label.startswith(("{", "[{"))):
         raise UserError(
             f"{word.place}: the label {reprlib.repr(word.label)} has {_size(word.label)} parts: "
-            "write a word and its label on each line, or lists in --text_column and "
-            f"--label_column. {_NO_SPANS}"
+            f"write a word on each line, or lists in --text_column and --label_column. {_NO_SPANS}"
         )
     is_long, is_found = len(words) > _FEW, columns.word is None
     column, texts = sentences.columns.word, [word.text for word in words[is_long:]]

@@ -667,6 +667,8 @@ def test_doubts_about_labels(labels, doubt, written, capsys):
         ("a.csv", 'text,tag\nEU is,"[{""start"": 0, ""labels"": [""ORG""]}]"\n', ("text", "tag"),
          "line 2 ... [{ ... --label_column"),
         ("a.jsonl", json.dumps(dict.fromkeys(map(str, range(100)), "EU")), (), "'5', ...:"),
+        ("a.jsonl", "".join(f'{{"text": "EU", "label": {{"n{n}": 0}}}}\n' for n in range(1000)), (),
+         "1001 ... 'label.n999'"),
         ("a.tsv", "1-1\t0-2\tEU\tO\n1-2\t3-8\tsays\tO\n\n2-1\t9-11\tNo\tO\n", (),
          "column 0 ... 1-1 ... --text_column"),
         ("a.conll", "x/a 0 EU *\nx/a 1 says *\nx/a 2 no *\n\nx/b 0 No *\n", (),
