@@ -4,6 +4,7 @@
 Needs no TensorFlow.
 """
 
+import contextlib
 import itertools
 import re
 import reprlib
@@ -42,7 +43,9 @@ _WRONG = r"((?:distractor|(?:wrong|incorrect)(?:[ _](?:answer|option))?)[ _.-]?)
 # Keys of an option that is an object, such as {"label": "A", "text": "red"}, by precedence.
 _TEXT_KEYS = ("text", "content", "option", "choice", "answer", "value")
 _NAME_KEYS = ("label", "id", "key", "letter", "index")
-_NAME, _TEXT, _LETTER = range(3)  # ways to read an answer; then as a number from 0 or 1
+_NAME, _TEXT, _LETTER, _FROM_0, _FROM_1 = range(5)  # ways to read an answer
+# Where no way fits all answers; the first of those that fit most is used.
+_PERHAPS = (_TEXT, _LETTER), (_NAME,), (_FROM_0,), (_FROM_1,)
 # A list as JSON, Python or NumPy write it, or a tuple. A set has no order.
 _LIST = re.compile(r"""\s*(\[.*\]|\([^()]*,[^()]*\)|\(\s*['"].*\))\s*""", re.DOTALL)
 # A passage or answer is a list if it begins with a quoted text, and not with "[1]" or "[[Link]]".
@@ -137,6 +140,7 @@ def open_table(path):
         UserError: no column has questions or options, or as `tables.open_table`.
     """
     table = tables.open_table(path, *([name] for name in ROLES["question"]), has_header=True)
+    table = _without_objects(table)
     roles, columns = _roles_of(table), f"Columns: {', '.join(table.header)}"
     if not roles["question"]:
         raise UserError(f"{path}: no column has questions: name it question. {columns}")
@@ -146,6 +150,28 @@ def open_table(path):
             f"the column options. {columns}"
         )
     return table.take(roles["question"][:1]), roles
+
+
+def _without_objects(table):
+    """The table with a column for each key of the objects in a column, as JSON has them."""
+    rows = cells_of(table)
+    columns = {name: _objects_of([row.get(name, "") for row in rows]) for name in table.header}
+    columns = {name: objects for name, objects in columns.items() if objects}
+    if not columns:
+        return table
+    named = [row and row | {n: columns[n][i] for n in columns} for i, row in enumerate(rows)]
+    (_, header), *found = tables.of_objects(enumerate(named))
+    rows = [row._replace(cells=cells) for row, (_, cells) in zip(table.rows, found, strict=True)]
+    return table._replace(header=header, first=header, rows=rows)
+
+
+def _objects_of(cells):
+    """The objects that all cells hold, {} for an empty cell: list of dicts; else []."""
+    found = []
+    if {cell[:1] + cell[-1:] for cell in cells} - {""} == {"{}"}:
+        with contextlib.suppress(UserError):
+            found = [next(iter(label_lists.values_of(cell)), {}) for cell in cells]
+    return found if all(isinstance(value, dict) for value in found) else []
 
 
 def described(path):
@@ -312,6 +338,11 @@ def _fitting(asked):
     return {way: places for way, places in ways if None not in places}
 
 
+def _read(reading, ways):
+    """The options that an answer may mean by some ways to read it: set of int."""
+    return {reading.places[way] for way in ways} - {None}
+
+
 def _asked(found):
     """The Readings of all answers of `_rows` that are not missing."""
     return [reading for *_, readings in found for reading in readings if reading]
@@ -324,18 +355,25 @@ def _letters_of(asked, like):
     others texts; an answer that is neither stays as it is.
 
     Raises:
-        UserError: it cannot be seen what an answer means.
+        UserError: it cannot be seen what an answer means, or most are numbers or names of options
+            and one is not.
     """
     fitting = _fitting(asked)
     if like and len({*fitting.values()}) > 1:
         there = _fitting(_asked(_rows(like)))
         fitting = {way: places for way, places in fitting.items() if way in there} or fitting
     first, *others = fitting.values() or [None]
-    ways, letters = [*fitting] or [_TEXT, _LETTER], []
+    ways, letters = [*fitting], []
+    ways = ways or max(_PERHAPS, key=lambda ways: sum(bool(_read(each, ways)) for each in asked))
     if _NAME in fitting or first in others:  # names come first, and so do texts that are confirmed
         ways = ways[:1]
     for reading in asked:
-        found = {reading.places[way] for way in ways} - {None}
+        found = _read(reading, ways)
+        if not found and _TEXT not in ways:
+            raise UserError(
+                f"{reading.row}: the answer {reading.answer!r} is not the number or name of an "
+                "option, as most answers are: correct it"
+            )
         if len(found) > 1:
             raise UserError(
                 f"{reading.row}: the answer {reading.answer!r} may stand for several options: "

@@ -461,7 +461,10 @@ def open_table(
     if start and not form.separator:
         return found
     lines = [line + b"\n" for line in content.removesuffix(b"\n").split(b"\n")]
-    table = [*rows(lines, path, form, start is None)] if form.separator else _objects(content, path)
+    if form.separator:
+        table = [*rows(lines, path, form, start is None)]
+    else:
+        table = of_objects(objects(content, path))
     if not table:
         raise UserError(f"{path} holds no example")
     if is_own:
@@ -643,9 +646,9 @@ def number_of(column, header, path, form=None, known=types.MappingProxyType({}))
     return header.index(column)
 
 
-def _objects(content, path):
-    """A table of JSON objects, one a line or in a list, as `rows`; their keys are its header."""
-    found = [(n, row or {}, flat(row or {})) for n, row in objects(content, path)]
+def of_objects(found):
+    """The rows of `objects` as a list of `rows`; their keys, as of `flat`, are its header."""
+    found = [(n, row or {}, flat(row or {})) for n, row in found]
     keys = [*dict.fromkeys(key for *_, row in found for key in row)]
     if len(keys) > max([_MOST_KEYS, *(10 * len(row) for *_, row in found)]):
         raise UserError(

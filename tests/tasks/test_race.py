@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import collections
 import contextlib
+import csv
 import json
 from pathlib import Path
 
@@ -154,6 +155,7 @@ def test_tables_of_questions(name, lines, labels, tokenizer, tmp_path):
 
 LABELLED_XY = [{"label": "A", "text": "x"}, {"label": "B", "text": "y"}]
 WHO, XY = {"question": "Who?"}, ["x", "y"]
+XY_OF_NUMPY = "array(['x', 'y'], dtype=object)"
 
 
 @pytest.mark.parametrize(
@@ -165,6 +167,7 @@ WHO, XY = {"question": "Who?"}, ["x", "y"]
         {"goal": "Who?", "sol1": "x", "sol2": "y", "label": "B"},
         {"question_stem": "Who?", "choices": {"text": XY, "label": ["1", "2"]}, "answerKey": "2"},
         {"question": {"stem": "Who?", "choices": LABELLED_XY}, "answerKey": "B"},
+        WHO | {"choices": f"{{'text': {XY_OF_NUMPY}, 'label': {XY_OF_NUMPY}}}", "answerKey": "y"},
         {"Question": "Who?", "Option A": "x", "Option B": "y", "Correct Answer": "B"},
         {"prompt": "Who?", "A": "x", "B": "y", "answer": "B"},
         WHO | {"options": {"A": "x", "B": "y"}, "answer": "y"},
@@ -201,8 +204,13 @@ WHO, XY = {"question": "Who?"}, ["x", "y"]
         {"id": "1", "article": "", "questions": ["Who?"], "options": [XY], "answers": ["y"]},
     ],
 )  # fmt: skip
-def test_names_of_columns(row, tokenizer, tmp_path):
-    (tmp_path / "train.jsonl").write_text(json.dumps(row))
+@pytest.mark.parametrize("is_json", [True, False])
+def test_names_of_columns(row, is_json, tokenizer, tmp_path):
+    if is_json:
+        (tmp_path / "train.jsonl").write_text(json.dumps(row))
+    else:
+        with open(tmp_path / "train.csv", "w", newline="") as file:
+            csv.writer(file).writerows([row.keys(), row.values()])
     (example,) = race.read_examples(str(tmp_path), "train", tokenizer)
     assert (example.endings, example.label) == (("who? x", "who? y"), 1)
     assert example.context == ("it." if {"sent1", "context"} & {*row} else "")
@@ -305,6 +313,9 @@ def test_lines_of_race(tokenizer, tmp_path):
         ("test", [ABC, "Who?;x;y;z;A. y"], "test.csv, line 2 ... 'A. y'"),
         ("dev", [ABC, "Who?;x;y;z;A", "Who?;x;y;z;-1"], "dev.csv, line 3 ... answer"),
         ("train", [HEAD, "a;Who?;['x', 'y'];1"], "train.csv ... 0 ... 1 ... A, B"),  # from 0 or 1
+        *(("train", [ABC, *[f"?;x;y;z;{n}" for n in numbers]], f"train.csv, line 5 ... {other!r}")
+          for *numbers, other in (["1", "2", "3", "5", "5"], ["0", "1", "2", "1,3", "1,3"])),
+        ("train", [ABC, "?;x;y;z;2", "?;x;y;z;2", "?;x;y;z;x"], "train.csv, line 4 ... 'x'"),
         # Options that are no list.
         ("train", [HEAD, "a;Who?;red, green, blue;A"], "train.csv, line 2 ... red"),
         ("train", [HEAD, "a;Who?;A) a B) b;A"], "train.csv, line 2 ... A) a"),
@@ -322,7 +333,7 @@ def test_lines_of_race(tokenizer, tmp_path):
         ("train", ["question;first;second;answer", "Who?;x;y;A"], "train.csv ... option 1"),
         ("train", [ABC, "Who?;x;y;z;A"], "--middle_only"),  # tables have no levels
     ],
-)
+)  # fmt: skip
 def test_tables_that_are_refused(split, lines, message, tokenizer, tmp_path):
     (tmp_path / f"{split}.csv").write_text("\n".join(lines) + "\n")
     levels = race.LEVELS if "--middle" not in message else ("middle",)
