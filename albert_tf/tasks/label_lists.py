@@ -20,10 +20,11 @@ from albert_tf.errors import UserError
 from albert_tf.options import LABEL_SEPARATOR
 from albert_tf.tasks import tables
 
-_ALWAYS = (LABEL_SEPARATOR, ";", ",", "\n", "\t")  # one that occurs separates labels
+_TAGS = "><"  # as in <python><pandas>, which Stack Overflow writes
+_ALWAYS = (LABEL_SEPARATOR, ";", ",", "\n", "\t", _TAGS)  # one that occurs separates labels
 # If all parts occur as labels of their own, or are numbers; numbers with a hyphen are a range.
 _PERHAPS = (*"、，；｜،؛", "/", "&", "+", "#", "-", " ")
-_NAMES = tables.SEPARATORS | {" ": "spaces", "\n": "line ends"}
+_NAMES = tables.SEPARATORS | {" ": "spaces", "\n": "line ends", _TAGS: "angle brackets"}
 _LIST = "[]"
 # A list as NumPy, PyTorch and TensorFlow show it.
 _CALL = re.compile(r"(?:\w+\.)?(?:array|[Tt]ensor|frozenset)\((\W.*?)(?:, \w+=.*)?\)", re.DOTALL)
@@ -47,6 +48,7 @@ _TEXT = r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*\""""
 _ITEM = re.compile(rf"({_TEXT}|[}}\]])(\s+(?=['\"{{\[]))?", re.DOTALL)
 _OF_NUMPY = re.compile(rf"({_TEXT})|(?:np\.\w+|array)\(|(?:,\s*dtype=[\w'<>]+)?\)", re.DOTALL)
 _OF_R = re.compile(r"c\(([\"'].*|[\d., ]+)\)|(?:character|integer|numeric|logical)\(0\)", re.DOTALL)
+_LABEL_KEYS = ("name", "label", "value", "title")  # of the text of a label that is an object
 _EMPTY = {"", "()", "set()", "nan", "None", "null"}  # cells without a label, in a column of lists
 
 
@@ -146,6 +148,8 @@ def bare(cell):
 def is_joined(label, labels, marks=_ALWAYS + _PERHAPS):
     """Whether a label consists of several others, a set of str, with one of `marks` between."""
     parts = [split([label], Form(mark))[0] for mark in marks]
+    if _TAGS in label:
+        labels = {each.strip("<>") for each in labels}
     if in_brackets(label):
         with contextlib.suppress(UserError):
             parts.append(items_of(label))
@@ -173,7 +177,8 @@ def _lists(cells, separator):
             items = cell.split(separator) if separator else [cell]
         else:
             items = items_of(cell)
-        found.append([*map(str.strip, items)] if any(items) else [])
+        around = "<>" if separator == _TAGS else None
+        found.append([item.strip(around) for item in items] if any(items) else [])
     return found
 
 
@@ -190,9 +195,9 @@ def only_ones(cells):
     filled = [cell for cell in cells if cell]
     if not filled or not all(map(in_brackets, filled)):
         return cells
-    lists = [(cell and items_of(cell)) or [""] for cell in cells]
-    if all(len(items) == 1 and items[0][:1] not in ("[", "{", "(") for items in lists):
-        return [items[0] for items in lists]
+    lists = [labels or [""] for labels in split(cells, Form(_LIST))]
+    if all(len(labels) == 1 for labels in lists):
+        return [label for (label,) in lists]
     raise UserError(
         f"the label {reprlib.repr(filled[0])} is a list: give --multi_label, or write one label"
     )
@@ -208,8 +213,14 @@ def _separates(mark, cells):
 
 
 def items_of(cell):
-    """The items of a list as `values_of`: list of str; of null it is ""."""
-    return ["" if item is None else str(item).strip() for item in values_of(cell)]
+    """The items of a list as `values_of`: list of str; of null "", of an object its name."""
+    items = [part(i, _LABEL_KEYS, i) if isinstance(i, dict) else i for i in values_of(cell)]
+    return ["" if item is None else str(item).strip() for item in items]
+
+
+def part(found, keys, default):
+    """The value of the first of some keys that an object (dict) has."""
+    return next((found[key] for key in keys if key in found), default)
 
 
 def values_of(cell):
@@ -368,7 +379,7 @@ def doubts(counts, multi_label, form, most):
             f"{remedy}"
         )
     fraction = next((label for label in counts if tables.number(label) % 1), None)
-    if fraction and all(math.isfinite(tables.number(label)) for label in counts):
+    if fraction and most < 2 and all(math.isfinite(tables.number(label)) for label in counts):
         yield f"labels such as {fraction} are classes: to predict numbers, give --regression"
     if form and most < 2:
         yield (

@@ -280,16 +280,13 @@ def _joined(what, cell):
 def _texts_of(items):
     """The texts of options, and the names of those that are objects: two lists of str."""
     objects = [item for item in items if isinstance(item, dict)]
-    names = [_part(item, _NAME_KEYS, "") for item in objects]
-    texts = [_part(item, _TEXT_KEYS, item) if item in objects else item for item in items]
+    part = label_lists.part
+    names = [part(item, _NAME_KEYS, "") for item in objects]
+    texts = [part(item, _TEXT_KEYS, item) if item in objects else item for item in items]
     other = next((text for text in texts if isinstance(text, list | dict)), None)
     if other is not None:
         raise UserError(f"an option is {reprlib.repr(other)}: write each option as a text")
     return [[tables.cell(item).strip() for item in values] for values in (texts, names)]
-
-
-def _part(found, keys, default):
-    return next((found[key] for key in keys if key in found), default)
 
 
 # === Answers ===

@@ -627,8 +627,8 @@ def test_rows_that_people_rejected_are_a_warning(tmp_path, tokenizer, capsys):
          "line 1 ... 'tag|more'"),
         ([("train.tsv", *TEXTS_AS_LABELS, "no label\t")], NUMBERED | SEVERAL,
          "1 ... 11 ... 20 ... 'label 0'"),
-        *(([("train.tsv", *labelled(label, '["b"]', mark="\t"))], {}, "train.tsv ... --multi_label")
-          for label in ('["a", "b"]', '[[0, 4, "PER"]]')),
+        *(([("train.tsv", *labelled(label, '["b"]', mark="\t"))], {}, f"train.tsv ... {named}")
+          for label, named in (('["a", "b"]', "--multi_label"), ('[[0, "PER"]]', "[0, 'PER']"))),
         ([("train.tsv", *labelled("[]", '["b"]', mark="\t"))], {}, "train.tsv, line 2"),
         # Columns of 0 and 1, and vectors.
         ([("train.csv", "text,a,b", "t,0,2", "u,1,0")], SEVERAL | {"label_column": "a,b"},
@@ -768,6 +768,8 @@ def test_the_form_of_the_training_file_is_shown(tmp_path, tokenizer):
         (["joy-love", "joy", "love"], {}, "'joy-love' ... 1 ... --multi_label"),
         (["2,25", "2", "3"], {}, None),
         (["1.25", "1", "2"], {}, "1.25 ... --regression"),
+        (["1.25;1.5", "1.5"], SEVERAL, None), (["1.25", "1.5"], SEVERAL, "1.25 ... --regression"),
+        (["<a><b>", "<a>", "<b>"], {}, "'<a><b>' ... 1 ... --multi_label"),
         (["1.25", "1.0", "x"], {}, None), (["1.0", "2.0"], {}, None),
         (["non-toxic", "non\u2013toxic", "toxic"], {}, "'non-toxic' (1) ... 'non\u2013toxic' (1)"),
         (["1-2", "1 2", "nat"], {}, None), (["new york", "new", "york,new"], SEVERAL, None),
@@ -844,6 +846,10 @@ KNOWN = ("Food, drink", "Sport")
         (['c("a", "b c")', 'c("b c")'], (), [["a", "b c"], ["b c"]]),  # of R
         (["c(1, 2)", "2", "1", "character(0)"], (), [["1", "2"], ["2"], ["1"], []]),
         (['{"choices":["a","b"]}', "a", "b"], (), [["a", "b"], ["a"], ["b"]]),  # of Label Studio
+        (["[{'id': 1, 'name': 'a b'}, {'id': 2, 'name': 'c'}]", '[{"id": 2, "name": "c"}]'], (),
+         [["a b", "c"], ["c"]]),
+        (['[{"id": 1, "label": 7, "user": 1}]'], (), [["7"]]),  # of doccano
+        (["<c++><a-b>", "<a-b>"], (), [["c++", "a-b"], ["a-b"]]), (["<x>"], (), [["<x>"]]),
         # A few lists, or another separator, among labels.
         (["['a', 'b']", "b", "a", "a,c"], (), [["a", "b"], ["b"], ["a"], ["a", "c"]]),
         (["a, b|c|d", "c", "d|a, b"], (), [["a, b", "c", "d"], ["c"], ["d", "a, b"]]),
@@ -883,7 +889,8 @@ def labels_in(cells, known=()):
 @pytest.mark.parametrize(
     ("cell", "known", "message"),
     [
-        ("[{'name': 'a'}]", (), "{'name': 'a'}"),
+        ("[{'start': 0, 'labels': ['a']}]", (), "{'start': 0, 'labels': ['a']}"),
+        ("[{'value': {'choices': ['a']}}]", (), "{'choices': ['a']}"),
         ("[[0, 4, 'PER']]", (), "[0, 4, 'PER']"),
         ('["New York", x]', (), "New York"),
         ("[0 0 ... 1]", (), "..."),
