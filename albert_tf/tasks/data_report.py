@@ -37,6 +37,7 @@ _LIMITS = {
         "have a text such as nan or #NAME?",
         "pandas and spreadsheets write it where a text is missing: remove these rows",
     ),
+    "incomplete": _Limit(1, "have only one of two texts", ""),  # as a title may have no text
     "repeated": _Limit(0.1, "repeat the text of an earlier one", "leave out duplicates"),
     "in_train": _Limit(
         0.01,
@@ -61,7 +62,7 @@ _LIMITS = {
 
 
 def add_texts(counts, texts):
-    """Counts rows, empty ones, those with a stand-in for a text, and those that repeat another.
+    """Counts rows, and those that are empty, lack one of two texts, have a stand-in, or repeat.
 
     Args:
         counts: Counter.
@@ -70,6 +71,8 @@ def add_texts(counts, texts):
     """
     counts["rows"] = len(texts)
     counts["empty"] = sum(not any(text.strip() for text in row) for row in texts)
+    pairs = [sum(map(bool, map(str.strip, row))) for row in texts if len(row) == 2]
+    counts["incomplete"] = pairs.count(1) if 2 in pairs else 0
     # In their exact spelling: a text may be the word none, which may stand for a missing label.
     is_missing = label_lists.MISSING.fullmatch
     counts["missing"] = sum(len(row) < 3 and any(map(is_missing, row)) for row in texts)
@@ -101,7 +104,7 @@ def of_split(counts, max_seq_length, train_texts=None, texts=(), windows=1):
     """
     limit = f"--max_windows={windows} with " * (windows > 1) + f"--max_seq_length={max_seq_length}"
     longest = windows * (max_seq_length - NUM_SPECIALS_OF_ONE) + NUM_SPECIALS_OF_ONE
-    names = ("rows", "empty", "missing", "repeated", "pieces", "unknown")
+    names = ("rows", "empty", "missing", "incomplete", "repeated", "pieces", "unknown")
     found = {name: counts[name] for name in names}
     lengths = {
         int(name.removeprefix(_LENGTH)): count

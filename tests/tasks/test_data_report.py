@@ -28,6 +28,8 @@ def report_of(rows, lengths=(), max_seq_length=10, **others):
 def test_texts_are_counted():
     found = report_of([("a", ""), ("a", ""), (" ", ""), ("b", "a"), ("a", "")])
     assert (found["rows"], found["empty"], found["repeated"], found["missing"]) == (5, 1, 2, 0)
+    assert report_of([("a", "b"), ("a", " "), ("", "b"), ("", ""), ("a",)])["incomplete"] == 2
+    assert found["incomplete"] == 3 and report_of([("a", ""), ("b", "")])["incomplete"] == 0
     texts = [("nan",), ("#NAME?", "a"), ("None", "of", "us"), ("nan, or not", "")]
     assert report_of(texts)["missing"] == 2
     texts = ["NA", "\\N", "[NULL]", "(null)", "#NULL!", "N/A", "none", "null", "#wow!", "-", "."]
@@ -71,6 +73,7 @@ def test_pieces_are_counted(tokenizer):
         ({"rows": 100, "repeated": 11}, "11 of 100 examples repeat", True),
         ({"rows": 100, "missing": 1}, "1 of 100 examples have a text such as nan", False),
         ({"rows": 100, "missing": 2}, "2 of 100 examples have a text such as nan", True),
+        ({"rows": 10, "incomplete": 9}, "9 of 10 examples have only one", False),
         ({"rows": 100, "in_train": 1}, "1 of 100 examples stand in the training set", False),
         ({"rows": 100, "in_train": 2}, "2 of 100 examples stand in the training set", True),
         ({"rows": 9, "sequences": 200, "cut": 200, "limit": "--max_seq_length=16",
