@@ -133,8 +133,10 @@ def entries(path, found=None):
     for where, context, qa in by_id.values():
         is_said = qa.get("is_impossible")
         if (is_said or are_labelled) and not qa.get("answers"):
-            absent = {} if is_said or "answers" in qa else {"absent": "it has no key answers"}
-            qa = absent | {"is_impossible": True} | qa | {"answers": []}
+            why = "" if is_said or "answers" in qa else "it has no key answers"
+            if is_said is False:
+                why = "is_impossible is false, but there is no answer"
+            qa = {"absent": why} | qa | {"is_impossible": True, "answers": []}
         yield where, context, qa
 
 

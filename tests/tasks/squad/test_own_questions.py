@@ -131,6 +131,7 @@ def test_tables(read):
         ({"answers": []}, (), True),
         ({"answers": None}, (), True),
         ({"answers": "", "is_impossible": ""}, (), True),
+        ({"answers": [], "is_impossible": False}, (), True),
         ({"answers": "[]", "is_impossible": "yes"}, (), True),
         ({"is_impossible": "no"}, ("1902",), False),
         ({"is_impossible": 0}, ("1902",), False),
@@ -142,6 +143,7 @@ def test_tables(read):
 def test_forms_of_no_answer(read, changes, answers, is_impossible):
     ((_, example), path) = read(nested(qa(), qa(id="b", **changes)))
     assert (example.answers, example.is_impossible) == (answers, is_impossible)
+    assert bool(example.absent) == (is_impossible and changes.get("is_impossible") is False)
     assert questions.is_v2(path) == scores.read_gold(path)[1] == is_impossible
 
 
