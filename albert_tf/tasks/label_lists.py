@@ -209,7 +209,8 @@ def _separates(mark, cells):
     alone = {cell for cell in cells if mark not in cell}
     parts = {part for parts in several for part in parts}
     are_ids = mark != "-" and all(part.isdecimal() for part in parts)
-    return bool(several) and (parts <= alone or are_ids)
+    # C++ has no second part.
+    return bool(several) and min(map(len, several)) > 1 and (parts <= alone or are_ids)
 
 
 def items_of(cell):
