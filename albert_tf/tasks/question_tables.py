@@ -16,7 +16,7 @@ from albert_tf.tasks import column_roles, label_lists, tables
 
 LETTERS = string.ascii_uppercase
 _ANSWERS = ("answer", "answer key", "label", "gold label", "correct answer", "correct option",
-            "correct", "cop", "ans", "target")  # fmt: skip
+            "correct", "cop", "ans", "target", "gold ending")  # fmt: skip
 _NUMBERS = ("id", "idx", "index", "num")  # an answer may be the number of an option
 # What a column holds -> names that it may have, by precedence. Options may have a column each:
 # `option_columns`.
@@ -246,7 +246,7 @@ def _questions_in(cells, names):
         names = label_lists.items_of(_first(cells["names of options"])) or names
     elif any(wrong := cells["wrong options"]):
         if not answer:
-            raise UserError("there are wrong options, but no answer: write it too")
+            raise UserError("there are wrong options, but no answer: name its column answer")
         is_list = len(wrong) == 1 and _LIST.fullmatch(*wrong)
         wrong = label_lists.items_of(*wrong) if is_list else wrong
         options = names = sorted({answer, *wrong} - {""})

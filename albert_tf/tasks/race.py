@@ -239,8 +239,8 @@ def _letter(answer, options, where):
     found = [x for x in letters if x == text.upper()] or [x for x, o in pairs if o.strip() == text]
     if len(found) != 1:
         raise UserError(
-            f"{where}: the answer must be one of {', '.join(letters)}, or the text of one option. "
-            f"Received: {reprlib.repr(answer)}"
+            f"{where}: the answer must be one of {', '.join(letters)}, or the text of a single "
+            f"option. Received: {reprlib.repr(answer)}"
         )
     return found[0]
 

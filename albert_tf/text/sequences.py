@@ -143,10 +143,12 @@ def as_texts(texts: str | Texts, name: str = "texts") -> list[str]:
         raise UserError(f"{name} must be a str or a list of str. Received: {received}")
     for number, text in enumerate(found):
         if not isinstance(text, str):
-            raise UserError(
-                f"{name}[{number}] must be a str. Received: {type(text).__name__} {text!r:.80}"
-                '. In pandas, fillna("") makes missing cells empty texts'
-            )
+            is_pair = isinstance(text, list | tuple) and len(text) == 2
+            hint = ". Give the first texts as one list, and the second ones as another" * is_pair
+            if isinstance(text, float | None):
+                hint = '. In pandas, fillna("") makes missing cells empty texts'
+            received = f"{type(text).__name__} {text!r:.80}"
+            raise UserError(f"{name}[{number}] must be a str. Received: {received}{hint}")
     return list(found)
 
 

@@ -200,6 +200,7 @@ XY_OF_NUMPY = "array(['x', 'y'], dtype=object)"
         WHO | {"correct_answer": "y", "incorrect_answers": ["x"]},
         WHO | {"Correct Answer": "y", "Wrong 1": "x", "Wrong 2": ""},
         WHO | {"answer": "y", "distractor1": "x", "distractor2": "x"},
+        {"sent2": "Who?", "gold-ending": "y", "distractor-0": "x", "distractor-1": "x"},
         # A line of RACE.
         {"id": "1", "article": "", "questions": ["Who?"], "options": [XY], "answers": ["y"]},
     ],

@@ -65,6 +65,7 @@ def test_no_texts(tokenizer):
         ({"texts": 5}, "5"),
         ({"texts": ["a", None]}, "texts[1] ... NoneType ... fillna"),
         ({"texts": ["a"], "pairs": [float("nan")]}, "pairs[0] ... float nan ... fillna"),
+        ({"texts": [("a", "b")]}, "texts[0] ... ('a', 'b') ... second"),
         ({"texts": ["a", np.array(["b", "c"])]}, "texts[1] ... ndarray"),
         ({"texts": ["a"], "pairs": ["b", "c"]}, "1 ... 2"),
         ({"texts": "a", "pairs": [b"b"]}, "pairs ... bytes"),
