@@ -45,6 +45,7 @@ class GraphTokenizer(tf.Module):
 
     Args:
         tokenizer: FullTokenizer.
+        takes_text: bool, whether it is for text, which needs tensorflow_text, or only describes.
 
     Attributes:
         is_sentencepiece: bool, path: str and clean_up: CleanUp, of the FullTokenizer.
@@ -55,7 +56,7 @@ class GraphTokenizer(tf.Module):
         UserError: a piece that is needed is missing.
     """
 
-    def __init__(self, tokenizer):
+    def __init__(self, tokenizer, takes_text=True):
         super().__init__()
         self.is_sentencepiece, self.path = tokenizer.is_sentencepiece, tokenizer.path
         self.clean_up = tokenizer.clean_up
@@ -69,7 +70,7 @@ class GraphTokenizer(tf.Module):
         if special.mask is not None:
             self.special_tokens["mask_id"] = special.mask
         mode = _SentencePieceMode if tokenizer.is_sentencepiece else _WordPieceMode
-        self._mode = mode(tokenizer)
+        self._mode = mode(tokenizer) if takes_text else None
 
     @tf.function(input_signature=[STRINGS], autograph=False)
     def tokenize(self, texts):

@@ -176,20 +176,21 @@ class Task:
         """The model to export."""
         return self.make_model(config)
 
-    def weigh_classes(self, given, counts):
+    def weigh_classes(self, given, data):
         """Gives the classes weights in the loss.
 
         Args:
             given: list of str, --class_weights: "balanced", or a number for each label.
-            counts: dict from label to its count in the training set.
+            data: DataSet, whose training set is read if it is needed.
 
         Raises:
             UserError: the task has not one class for each thing, or the weights do not fit it.
         """
         flag = f"--class_weights={','.join(given)}"
         if self.objective not in (objectives.CLASSIFICATION, objectives.TOKEN_CLASSIFICATION):
-            raise UserError(f"{flag} is for tasks with one class for each text or word")
+            raise UserError(f"{flag} is for one class for each text or word: leave it out")
         if given == ["balanced"]:
+            counts = data.training_records.labels
             present = [label for label in self.labels if counts[label]]
             total = sum(counts.values())
             weights = [total / (len(present) * max(counts[label], 1)) for label in self.labels]

@@ -46,14 +46,15 @@ def fine_tune(data, config, options, strategy):
     if options.best_metric:
         data.task.key_metric = data.task.chosen_metric = options.best_metric
     if options.export_dir:
-        graph_tokenization.operations()  # before the training
+        if options.export_text:
+            graph_tokenization.operations()  # before the training
         data.task.check_export(options.export_text)
     if options.do_predict:
         data.read_test_set()
     with runs.locked(options, strategy):
         run = None
         if options.class_weights and options.do_train:  # once for all trials
-            data.task.weigh_classes(options.class_weights, data.training_records.labels)
+            data.task.weigh_classes(options.class_weights, data)
         if options.num_trials > 1:
             _run_trials(data, config, options, strategy)
         elif options.ensemble and options.do_eval:
@@ -321,7 +322,7 @@ def _export(task, config, options, prefix):
     devices.set_precision("fp32")
     model = task.make_served_model(config)
     loading.load_all(prefix, name_table.named_variables(model))
-    tokenizer = graph_tokenization.GraphTokenizer(task.text.tokenizer)
+    tokenizer = graph_tokenization.GraphTokenizer(task.text.tokenizer, options.export_text)
     functions = task.served_functions(model, tokenizer, prefix)
     source = evaluation.describe(prefix, task.key_metric)
     saved_models.export(functions, options, task, prefix, source)

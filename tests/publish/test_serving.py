@@ -283,10 +283,12 @@ def test_the_record_of_a_run(exported):
     assert record["input_files"] == {str(train): train.stat().st_size}
 
 
-def test_an_export_for_ids_alone(exported, export_again, tmp_path, signatures_of):
-    """Loads where tensorflow-text is not."""
+def test_an_export_for_ids_alone(exported, export_again, tmp_path, signatures_of, monkeypatch):
+    """Is written and loads where tensorflow-text is not."""
     directory, export = exported("RTE")
-    path = str(export_again("RTE", directory, export_text=False))
+    with monkeypatch.context() as patched:
+        patched.setitem(sys.modules, "tensorflow_text", None)
+        path = str(export_again("RTE", directory, export_text=False))
     code = f"""
 import sys
 sys.modules["tensorflow_text"] = None  # any import of it fails

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What tasks share: metrics of each class, weights, labelled test sets, collapse, ensembles."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -70,10 +72,14 @@ def test_the_specimen_of_a_task_has_its_metrics(task, metrics):
 
 
 def test_balanced_weights_make_classes_equal(capsys):
+    def data_of(no, yes, two):
+        labels = {"no": no, "yes": yes, "2": two}
+        return SimpleNamespace(training_records=SimpleNamespace(labels=labels))
+
     task = task_of()
-    task.weigh_classes(["balanced"], {"no": 8, "yes": 2, "2": 2})
+    task.weigh_classes(["balanced"], data_of(8, 2, 2))
     assert "no 0.5, yes 2, 2 2" in capsys.readouterr().out
-    task_of().weigh_classes(["balanced"], {"no": 8, "yes": 4, "2": 0})
+    task_of().weigh_classes(["balanced"], data_of(8, 4, 0))
     assert "no 0.75, yes 1.5, 2 6" in capsys.readouterr().out  # of two classes
     features = {"label_ids": tf.constant([[0], [1]]), "input_ids": tf.zeros([2, 4], tf.int32)}
     assert task.objective.weights(features)["eval_loss"].numpy().tolist() == [0.5, 2.0]
@@ -93,9 +99,9 @@ def test_weights_of_the_classes_of_words():
 @pytest.mark.parametrize("given", [["1", "2"], ["1", "0", "1"], ["1", "a", "1"], ["even"]])
 def test_weights_that_do_not_fit(given):
     with refuses(f"--class_weights={','.join(given)} ... 3 ... no, yes, 2"):
-        task_of().weigh_classes(given, dict.fromkeys(LABELS, 1))
+        task_of().weigh_classes(given, None)  # before the data is read
     with refuses("--class_weights=balanced"):  # scores have no classes
-        task_of(None, regression=True).weigh_classes(["balanced"], {})
+        task_of(None, regression=True).weigh_classes(["balanced"], None)
 
 
 # --- Rows ---

@@ -35,6 +35,9 @@ def test_an_export_that_lacks_a_package_is_refused_before_the_training(monkeypat
     )
     with refuses("'albert_tf[export]'"):
         finetuning.fine_tune(None, None, both, tf.distribute.get_strategy())
+    both = dataclasses.replace(both, export_text=False)  # needs no package
+    with pytest.raises(AttributeError, match="check_export"):
+        finetuning.fine_tune(SimpleNamespace(task=None), None, both, tf.distribute.get_strategy())
 
 
 @pytest.mark.usefixtures("optimized")
