@@ -10,11 +10,12 @@ from albert_tf.checkpoints import run_directory
 from albert_tf.errors import UserError, exit_code, import_extra
 from albert_tf.training import history
 
+_LAST = "learning_rate"
 _NOT_SHOWN = {
     "gradient_norm", "seconds", "sequences_per_second", "model_tflops_per_second",
-    "model_flops_utilization", "minimal_pairs_error",  # of version 0.1.0
+    "model_flops_utilization", _LAST, "minimal_pairs_error",  # of version 0.1.0
 }  # fmt: skip
-_LAST = "learning_rate"
+_OF_CLASSES = ("count_", "precision_", "recall_", "f1_")  # metrics of single classes
 _LINES = {  # kind -> label, style
     "train": ("training", {"linewidth": 1}),
     "eval": ("evaluation", {"linestyle": "--", "marker": "o", "markersize": 4}),
@@ -34,7 +35,7 @@ def shown_metrics(runs):
     others = [
         name
         for name in names  # those of single kinds of minimal pairs, of 0.1.0, have a slash
-        if not ("loss" in name or "/" in name or name in _NOT_SHOWN or name == _LAST)
+        if not ("loss" in name or "/" in name or name in _NOT_SHOWN or name.startswith(_OF_CLASSES))
     ]
     return [name for name in ("loss", *others, _LAST) if name in names]
 

@@ -20,7 +20,7 @@ def run_dir(tmp_path):
     lines = history.History(str(tmp_path / "run"), 0)
     for step in (1, 2, 3):
         lines.write("train", step, TRAINED)
-    lines.write("eval", 3, {"loss": 2.0, "f1": 50.0})
+    lines.write("eval", 3, {"loss": 2.0, "f1": 50.0, "f1_bad": 1.0, "count_bad_as_good": 2.0})
     return str(tmp_path / "run")
 
 
