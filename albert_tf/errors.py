@@ -114,7 +114,8 @@ def import_extra(module, feature):
     except ModuleNotFoundError as error:
         package = next(name for name in EXTRAS if f"{module}.".startswith(f"{name}."))
         raise UserError(
-            f"{feature} needs the package {package}: pip install 'albert_tf[{EXTRAS[package]}]'"
+            f"{feature} needs the package {package}: pip install 'albert_tf[{EXTRAS[package]}]', "
+            f"or '.[{EXTRAS[package]}]' in the repository"
         ) from error
 
 

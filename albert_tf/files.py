@@ -218,7 +218,7 @@ def reading(path):
     try:
         yield
     except tf.errors.OpError as error:
-        raise UserError(f"cannot read {path}: {error.message}") from error
+        raise UserError(f"cannot read {path}: {error.message.removeprefix(f'{path}; ')}") from error
 
 
 def read_bytes(path):

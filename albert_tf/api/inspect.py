@@ -129,7 +129,7 @@ def _lines_of_directory(found):
     ids = np.arange(min(8, config.vocab_size), dtype=np.int32)[None]
     output = model.encoder(ids)["pooled_output"].numpy()
     if not np.isfinite(output).all():
-        raise UserError("a forward pass gives values that are infinite or NaN")
+        raise UserError("a forward pass gives infinite or NaN values: give an earlier checkpoint")
     return [
         f"config: {found.config_file() or found.directory}, "
         f"{name_of_release(config) or 'no released model'}; the shapes fit. Only the config says "

@@ -364,7 +364,7 @@ class Loaded:
 
     def _check_finetuned(self):
         if self._task is None:
-            raise UserError(f"{self.checkpoint} is not fine-tuned: give a model that is")
+            raise UserError(f"{self.checkpoint} is not fine-tuned: load the run of a fine-tuning")
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -455,7 +455,7 @@ class Loaded:
         """Raises UserError if the model lacks a head, `masked_lm` or `sentence_order`."""
         if not hasattr(self.model, head) or head in self._absent:
             raise UserError(
-                f"{method} needs a {head.replace('_', '-')} head, which {self.checkpoint} lacks"
+                f"{method}: {self.checkpoint} has no {head} head: give a pre-trained model"
             )
 
     def _packed(self, texts, pairs, keeps_ends=False):
@@ -476,7 +476,8 @@ class Loaded:
         """Adds to `cut` what was counted in a call, and warns of it."""
         report = data_report.of_split(counts, self.max_seq_length, windows=windows)
         if report.get("cut") and self.shows_progress:
-            warnings.warn(data_report.on_cut(report), stacklevel=4)
+            said = data_report.on_cut(report).replace("--", "")
+            warnings.warn(f"{said}: split them, or load with a larger number", stacklevel=4)
         for name in ("sequences", "cut"):
             self.cut[name] += report.get(name, 0)
         self.cut["limit"] = report.get("limit", "")

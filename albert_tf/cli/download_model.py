@@ -190,7 +190,7 @@ def fetch_all(model, address, folder):
             raise UserError(f"{url}: the server says {error.code} {error.reason}") from error
         except (urllib.error.URLError, http.client.HTTPException, TimeoutError) as error:
             reason = getattr(error, "reason", error)
-            raise UserError(f"{url} cannot be reached: {reason}") from error
+            raise UserError(f"{url}: {reason}. Check the network, or give --address") from error
         paths.append(path)
     return paths
 
@@ -219,7 +219,7 @@ def unpack(path, folder):
     except tarfile.FilterError as error:
         raise UserError(f"{path}: {error}: it is not unpacked") from error
     except (tarfile.TarError, EOFError, zlib.error, OSError) as error:
-        raise UserError(f"{path} cannot be unpacked: {error}") from error
+        raise UserError(f"{path} cannot be unpacked: {error}. Download it again") from error
 
 
 def main(given):

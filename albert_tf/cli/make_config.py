@@ -69,7 +69,7 @@ def main(given):
     if config.embedding_size == config.hidden_size:
         print(
             f"embedding_size is hidden_size, {config.hidden_size}: transformers cannot read such a "
-            f"model. For export_checkpoints.py --export_format=hf, write {config.hidden_size // 2}."
+            f"model. If you need it there, write {config.hidden_size // 2} into this file."
         )
 
 

@@ -79,7 +79,7 @@ def main(given):
 def check_flags(given):
     """Raises UserError for invalid combinations of flags, before a model is loaded."""
     if not given.model and not given.saved_model:
-        raise UserError("give --saved_model, an export, or --model, a training or a release")
+        raise UserError("give --model (of a training or a release) or --saved_model (of an export)")
     if "sequence_output" in given.embeddings and given.model:
         raise UserError("--embeddings=sequence_output needs an export, --saved_model")
     for name, texts in given.typed(*QUERIES).items():
@@ -237,8 +237,8 @@ def of_checkpoint(loaded, embeddings, record):
         return Model(INPUTS[:2], tuple(embeddings), embed, optional=INPUTS[1:2])
     if not loaded.inputs:
         raise UserError(
-            f"--model={loaded.checkpoint} is not fine-tuned: give --fill_mask, --sentence_order, "
-            "--score or --embeddings=pooled_output"
+            f"{loaded.checkpoint} is not fine-tuned: give --model of a fine-tuning, --fill_mask, "
+            "--sentence_order, --score or --embeddings=pooled_output"
         )
     num_options = len(loaded.labels) if "options" in loaded.inputs else None
     return Model(

@@ -27,7 +27,7 @@ def of_export(directory, embeddings):
     # Loop optimization gains nothing here, and it warns about each assertion.
     tf.config.optimizer.set_experimental_options({"loop_optimization": False})
     graph_tokenization.operations()  # those of the exported graph
-    with about(f"{directory} is damaged or incomplete", Exception):  # there is no common type
+    with about(f"{directory} is damaged: export it again", Exception):  # there is no common type
         saved_model = tf.saved_model.load(directory)
     signatures = saved_model.signatures
     if signature not in signatures:
@@ -80,7 +80,7 @@ def _run(directory, function, inputs, examples):
         found = {name: values.numpy() for name, values in function(**batch).items()}
     for name, values in found.items():
         if values.dtype.kind == "f" and np.isnan(values).any():
-            raise UserError(f"{directory} gives NaN as {name}: its weights are damaged")
+            raise UserError(f"{directory} gives NaN as {name}: export another checkpoint")
     windows = found.pop("example", None)  # older exports of SQuAD have a row for each window
     for i in range(len(examples)):
         row = i if windows is None else windows == i
@@ -93,7 +93,7 @@ def _with_text(example, directory):
     if not isinstance(words, list):
         return example
     if wrong := next((word for word in words if len(word.split()) != 1), None):
-        raise UserError(f"{directory} takes single words, not {wrong!r}: give --model, a training")
+        raise UserError(f"{directory} takes single words, not {wrong!r}: give --model=TRAINING")
     return example | {"text": " ".join(words)}
 
 

@@ -149,7 +149,7 @@ def _reading(path):
     except Exception as error:
         is_of_zstd = type(error).__name__ == "ZstdError"  # of a package that may be absent
         if is_of_zstd or isinstance(error, (OSError, EOFError, zlib.error, lzma.LZMAError)):
-            raise UserError(f"{path} cannot be unpacked: {error}") from error
+            raise UserError(f"{path} cannot be unpacked: {error}. Copy it again") from error
         raise
 
 

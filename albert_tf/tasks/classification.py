@@ -246,9 +246,9 @@ class GlueData(base.DataSet):
     says_columns: bool = False
 
     notes: ClassVar[dict] = {
-        "other_labels": "{} rows have other labels than --labels and are left out",
-        "left_out": "{} rows are blank or lack columns and are left out",
-        "without_text": "{} rows have no text, and are used nevertheless",
+        "other_labels": "rows left out because their label is not among --labels: {}",
+        "left_out": "rows left out because they are blank or lack columns: {}",
+        "without_text": "rows that are used although they have no text: {}",
     }
 
     @property

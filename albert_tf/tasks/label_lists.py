@@ -215,13 +215,13 @@ def _separates(mark, cells):
 
 def items_of(cell):
     """The items of a list as `values_of`: list of str; of null "", of an object its name."""
-    items = [part(i, _LABEL_KEYS, i) if isinstance(i, dict) else i for i in values_of(cell)]
+    items = [part(item, _LABEL_KEYS, item) for item in values_of(cell)]
     return ["" if item is None else str(item).strip() for item in items]
 
 
 def part(found, keys, default):
-    """The value of the first of some keys that an object (dict) has."""
-    return next((found[key] for key in keys if key in found), default)
+    """The value of the first of some keys that a JSON value has, if it is an object."""
+    return next((found[key] for key in keys if isinstance(found, dict) and key in found), default)
 
 
 def values_of(cell):

@@ -279,10 +279,8 @@ def _joined(what, cell):
 
 def _texts_of(items):
     """The texts of options, and the names of those that are objects: two lists of str."""
-    objects = [item for item in items if isinstance(item, dict)]
-    part = label_lists.part
-    names = [part(item, _NAME_KEYS, "") for item in objects]
-    texts = [part(item, _TEXT_KEYS, item) if item in objects else item for item in items]
+    names = [label_lists.part(item, _NAME_KEYS, "") for item in items if isinstance(item, dict)]
+    texts = [label_lists.part(item, _TEXT_KEYS, item) for item in items]
     other = next((text for text in texts if isinstance(text, list | dict)), None)
     if other is not None:
         raise UserError(f"an option is {reprlib.repr(other)}: write each option as a text")

@@ -461,10 +461,7 @@ def open_table(
     if start and not form.separator:
         return found
     lines = [line + b"\n" for line in content.removesuffix(b"\n").split(b"\n")]
-    if form.separator:
-        table = [*rows(lines, path, form, start is None)]
-    else:
-        table = of_objects(objects(content, path))
+    table = [*rows(lines, path, form, start is None)] if form.separator else _objects(content, path)
     if not table:
         raise UserError(f"{path} holds no example")
     if is_own:
@@ -644,6 +641,10 @@ def number_of(column, header, path, form=None, known=types.MappingProxyType({}))
             f"{remedy}"
         )
     return header.index(column)
+
+
+def _objects(content, path):
+    return of_objects(objects(content, path))
 
 
 def of_objects(found):

@@ -143,10 +143,9 @@ def as_texts(texts: str | Texts, name: str = "texts") -> list[str]:
         raise UserError(f"{name} must be a str or a list of str. Received: {received}")
     for number, text in enumerate(found):
         if not isinstance(text, str):
-            is_pair = isinstance(text, list | tuple) and len(text) == 2
-            hint = ". Give the first texts as one list, and the second ones as another" * is_pair
-            if isinstance(text, float | None):
-                hint = '. In pandas, fillna("") makes missing cells empty texts'
+            hint = '. In pandas, fillna("") makes missing cells empty texts'
+            if hasattr(text, "__len__"):
+                hint = ". Give second texts as a list of their own, and words joined by spaces"
             received = f"{type(text).__name__} {text!r:.80}"
             raise UserError(f"{name}[{number}] must be a str. Received: {received}{hint}")
     return list(found)

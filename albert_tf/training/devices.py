@@ -89,7 +89,7 @@ def _num_workers(text):
 
 def _create_tpu_strategy(tpu_name, tpu_zone, gcp_project):
     flags = f"--tpu_name={tpu_name}, --tpu_zone={tpu_zone}, --gcp_project={gcp_project}"
-    with about(f"no TPU found ({flags})", ValueError, RuntimeError, OSError, tf.errors.OpError):
+    with about(f"no TPU: check {flags}", ValueError, RuntimeError, OSError, tf.errors.OpError):
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver(
             tpu=tpu_name or "", zone=tpu_zone, project=gcp_project
         )

@@ -121,6 +121,7 @@ def test_texts_that_are_cut_are_counted(classifier, run_main, capsys):
         with pytest.warns(UserWarning) as found:
             call(texts, ["Water", ""])
         assert_names(found[0].message, message)
+        assert "--" not in str(found[0].message)  # no flag
     assert loaded.cut["cut"] == 2 and loaded.cut["sequences"] == 4
 
 
@@ -185,7 +186,7 @@ POOLED = {"embeddings": "pooled_output"}
         ("release", {"score": True, "text": "a"} | POOLED, "--score ... --embeddings"),
         ("release", {"score": True, "text": "a", "text_pair": "b"}, "text ... text_pair"),
         ("release", {"score": True, "text": ""}, "--text"),
-        ("classifier", {"score": True, "text": "a"}, "masked-lm"),
+        ("classifier", {"score": True, "text": "a"}, "masked_lm head"),
         ("classifier", {"question": "a"}, "text_pair"),
         ("classifier", {"text": "a", "task_name": "SST-2"}, "--task_name=SST-2"),
         ("release", {"text": "a", "task_name": "rte"}, "--task_name=rte"),
