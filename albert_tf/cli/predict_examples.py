@@ -246,7 +246,8 @@ def _keys(lines, name, model, given, header):
     for line in (line for line in lines if line.strip()[:1] == b"{"):
         with contextlib.suppress(UserError):  # `_of_object` names the line
             keys |= {*tables.flat(parse_json(line, name))}
-    columns = _first_in(_candidates(model, given), keys) or given
+    candidates = _candidates(model, given)
+    columns = _first_in(candidates, keys) or (given and next(iter(candidates), given))
     if not given and _are_usual(columns):
         columns = {}
     if columns:

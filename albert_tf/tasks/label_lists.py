@@ -208,9 +208,9 @@ def _separates(mark, cells):
     several = split([cell for cell in cells if mark in cell], Form(mark))
     alone = {cell for cell in cells if mark not in cell}
     parts = {part for parts in several for part in parts}
-    are_ids = mark != "-" and all(part.isdecimal() for part in parts)
-    # C++ has no second part.
-    return bool(several) and min(map(len, several)) > 1 and (parts <= alone or are_ids)
+    are_ids = mark not in "-+" and all(part.isdecimal() for part in parts)
+    are_parts = parts <= alone and all(len(found) > 1 for found in several)  # C++ has no second one
+    return bool(several) and (are_parts or are_ids)
 
 
 def items_of(cell):

@@ -153,14 +153,15 @@ def open_table(path):
 
 
 def _without_objects(table):
-    """The table with a column for each key of the objects in a column, as JSON has them."""
-    rows = cells_of(table)
-    columns = {name: _objects_of([row.get(name, "") for row in rows]) for name in table.header}
+    """The table with a column for each key of objects that hold options, as JSON has them."""
+    rows, known = cells_of(table), column_roles.named(table.header, ROLES)
+    names = known["question"] + known["options"]  # as `question.choices` may hold them too
+    columns = {name: _objects_of([row.get(name, "") for row in rows]) for name in names}
     columns = {name: objects for name, objects in columns.items() if objects}
     if not columns:
         return table
     named = [row and row | {n: columns[n][i] for n in columns} for i, row in enumerate(rows)]
-    (_, header), *found = tables.of_objects(enumerate(named))
+    (_, header), *found = tables.of_objects(enumerate(named), table.path)
     rows = [row._replace(cells=cells) for row, (_, cells) in zip(table.rows, found, strict=True)]
     return table._replace(header=header, first=header, rows=rows)
 

@@ -22,7 +22,7 @@ from albert_tf.errors import UserError, check_json, decode, parse_json
 
 SEPARATORS = {"\t": "tabs", ",": "commas", ";": "semicolons", "|": "vertical bars"}
 _UNUSUAL = {"^": "carets", "~": "tildes", "#": "number signs", ":": "colons"}  # separators too
-_MOST_KEYS = 1000  # of JSON objects that have few each
+_MOST_CELLS = 10_000_000  # of JSON objects that have few keys each, but all together many
 _SAMPLE, SAMPLE_LINES = 2**20, 200  # bytes and lines that tell the separator
 _CELL = re.compile(rb'("(?:[^"]|"")*+"|[^"\t\n]*+)(?:\t|\r?\n|\Z)')
 _TO_SPACES = str.maketrans("\t\r\n", "   ")
@@ -461,7 +461,10 @@ def open_table(
     if start and not form.separator:
         return found
     lines = [line + b"\n" for line in content.removesuffix(b"\n").split(b"\n")]
-    table = [*rows(lines, path, form, start is None)] if form.separator else _objects(content, path)
+    if form.separator:
+        table = [*rows(lines, path, form, start is None)]
+    else:
+        table = of_objects(objects(content, path), path)
     if not table:
         raise UserError(f"{path} holds no example")
     if is_own:
@@ -643,15 +646,17 @@ def number_of(column, header, path, form=None, known=types.MappingProxyType({}))
     return header.index(column)
 
 
-def _objects(content, path):
-    return of_objects(objects(content, path))
+def of_objects(found, path):
+    """The rows of `objects` as a list of `rows`; their keys, as of `flat`, are its header.
 
-
-def of_objects(found):
-    """The rows of `objects` as a list of `rows`; their keys, as of `flat`, are its header."""
+    Args:
+        found: iterable of (int, dict or None), as `objects` yields.
+        path: str, for messages.
+    """
     found = [(n, row or {}, flat(row or {})) for n, row in found]
     keys = [*dict.fromkeys(key for *_, row in found for key in row)]
-    if len(keys) > max([_MOST_KEYS, *(10 * len(row) for *_, row in found)]):
+    most = 10 * max((len(row) for *_, row in found), default=0)
+    if len(keys) > most and len(keys) * len(found) > _MOST_CELLS:
         raise UserError(
             f"{path}: the rows have {len(keys)} different keys, such as {keys[-1]!r}: write what "
             "differs as a value, or as words and labels, under the same keys in all rows"

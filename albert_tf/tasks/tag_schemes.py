@@ -179,6 +179,8 @@ def of_numbers(labels):
     """
     for last, label in itertools.pairwise(["", *labels]):
         type_, number = _NUMBERED.fullmatch(label).groups()
+        if "[" in type_:
+            raise UserError(f"the label {label!r} has several parts: keep one")
         yield "O" if label == "_" else f"{'I' if number and label == last else 'B'}-{type_}"
 
 

@@ -315,8 +315,11 @@ def _lines(path, columns, form):
         if all(map(_LISTED.fullmatch, _filled(lines))):
             lines = [re.sub("[,;] +", " ", line) for line in lines]
         return lines, places, columns, None
-    # With two columns, a space may follow each comma.
-    table = tables.open_table(path, (0, 1), has_header=False).take((0,), keep_blank=True)
+    # With two columns, a space may follow each comma. In a single one, a comma may be a word.
+    table = tables.open_table(path, (0, 1), has_header=False)
+    if len(table.first) < 2:
+        table = tables.open_table(path, (0,), has_header=False)
+    table = table.take((0,), keep_blank=True)
     if not is_json:
         table, columns = _with_lists(table, columns)
     if table.header:

@@ -253,6 +253,16 @@ def test_columns_of_the_training(content, flags, columns):
     assert found[0][1].get("id") == ("7" if "id" in flags else None)
 
 
+def test_keys_of_the_training_with_an_id_that_is_missing():
+    columns = {"text_column": "first", "text_pair_column": "second"}
+    model, line = (
+        model_of("text", "text_pair", of_training=columns),
+        b'{"first": "a", "second": ""}',
+    )
+    with refuses("in.txt, line 1 ... nr"):
+        [*predict_examples.read([line], "in.txt", model, {"id": "nr"})]
+
+
 def test_two_texts_that_the_training_read_in_another_order():
     flags = {"text_column": "2", "text_pair_column": "1", "label_column": "0"}
     model = model_of("text", "text_pair", of_training=flags)

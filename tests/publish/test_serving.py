@@ -5,6 +5,7 @@ import functools
 import json
 import re
 import shutil
+import sys
 import unicodedata
 from pathlib import Path
 

@@ -267,6 +267,9 @@ def test_spans_with_numbers_of_webanno(written):
     assert ner.true_labels(word_files.read(path, wanted[0], columns=columns)) == [["O", "B-LOC"]]
     assert {*word_files.read(path, ("_", "LOC"), columns=columns).labels} == {"_", "LOC"}
     assert {*word_files.read(path, columns=columns).labels} == {"_", "LOC"}  # plain tags
+    path = written("1-1\t0-3\tUlm\t*\tPER[1]|LOC[2]\n1-2\t4-6\tin\t_\t_\n")
+    with refuses(f"{path}, line 1 ... 'PER[1]|LOC[2]'"):
+        word_files.read(path, columns=columns)
 
 
 def test_spans_under_a_key_of_conll_u(written):
@@ -309,6 +312,7 @@ FORMS = [  # name, content, columns of word and label, number of comments, sente
     # A file of one column: words may have spaces.
     ("a.conll", "# id 0\nNew York \nis\n.\n\nUlm\n", (), 1, ["New York is .", "Ulm"]),
     ("a.csv", "New York\nis\n\nUlm\n", (), 0, ["New York is", "Ulm"]),
+    ("a.csv", "word\nUlm\n,\nist\n", (), 0, ["word Ulm , ist"]),
     # Comments, and words with a hash.
     ("a.conll", "# a comment\na O\n# another comment\nb O\n", (), 2, ["a/O b/O"]),
     ("a.conll", "#tag O\n# O\na O\n", (), 0, ["#tag/O #/O a/O"]),
@@ -667,8 +671,8 @@ def test_doubts_about_labels(labels, doubt, written, capsys):
         ("a.csv", 'text,tag\nEU is,"[{""start"": 0, ""labels"": [""ORG""]}]"\n', ("text", "tag"),
          "line 2 ... [{ ... --label_column"),
         ("a.jsonl", json.dumps(dict.fromkeys(map(str, range(100)), "EU")), (), "'5', ...:"),
-        ("a.jsonl", "".join(f'{{"text": "EU", "label": {{"n{n}": 0}}}}\n' for n in range(1000)), (),
-         "1001 ... 'label.n999'"),
+        ("a.jsonl", "".join(f'{{"text": "EU", "label": {{"n{n}": 0}}}}\n' for n in range(3200)), (),
+         "3201 ... 'label.n3199'"),
         ("a.tsv", "1-1\t0-2\tEU\tO\n1-2\t3-8\tsays\tO\n\n2-1\t9-11\tNo\tO\n", (),
          "column 0 ... 1-1 ... --text_column"),
         ("a.conll", "x/a 0 EU *\nx/a 1 says *\nx/a 2 no *\n\nx/b 0 No *\n", (),

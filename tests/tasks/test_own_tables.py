@@ -851,6 +851,7 @@ KNOWN = ("Food, drink", "Sport")
         (['[{"id": 1, "label": 7, "user": 1}]'], (), [["7"]]),  # of doccano
         (["<c++><a-b>", "<a-b>"], (), [["c++", "a-b"], ["a-b"]]), (["<x>"], (), [["<x>"]]),
         *((cells, (), [[cell] for cell in cells]) for cells in (["C", "C++"], ["-1", "1"])),
+        (["#15#2", "#15", "#2"], (), [["15", "2"], ["15"], ["2"]]),
         # A few lists, or another separator, among labels.
         (["['a', 'b']", "b", "a", "a,c"], (), [["a", "b"], ["b"], ["a"], ["a", "c"]]),
         (["a, b|c|d", "c", "d|a, b"], (), [["a, b", "c", "d"], ["c"], ["d", "a, b"]]),

@@ -153,6 +153,12 @@ def test_tables_of_questions(name, lines, labels, tokenizer, tmp_path):
     assert {example.context for example in found} <= {"a", ""}
 
 
+def test_options_that_look_like_objects(tokenizer, tmp_path):
+    (tmp_path / "train.csv").write_text("question,A,B,answer\nWho?,{1: 2},{3: 4},B\n")
+    (example,) = race.read_examples(str(tmp_path), "train", tokenizer)
+    assert [text[-6:] for text in example.endings] == ["{1: 2}", "{3: 4}"]
+
+
 LABELLED_XY = [{"label": "A", "text": "x"}, {"label": "B", "text": "y"}]
 WHO, XY = {"question": "Who?"}, ["x", "y"]
 XY_OF_NUMPY = "array(['x', 'y'], dtype=object)"
