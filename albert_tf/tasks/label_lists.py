@@ -48,7 +48,7 @@ _TEXT = r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*\""""
 _ITEM = re.compile(rf"({_TEXT}|[}}\]])(\s+(?=['\"{{\[]))?", re.DOTALL)
 _OF_NUMPY = re.compile(rf"({_TEXT})|(?:np\.\w+|array)\(|(?:,\s*dtype=[\w'<>]+)?\)", re.DOTALL)
 _OF_R = re.compile(r"c\(([\"'].*|[\d., ]+)\)|(?:character|integer|numeric|logical)\(0\)", re.DOTALL)
-_LABEL_KEYS = ("name", "label", "value", "title")  # of the text of a label that is an object
+_NUMBERS_OF_LABELS = {"id", "user", "label"}  # keys of an object that stands for a label
 _EMPTY = {"", "()", "set()", "nan", "None", "null"}  # cells without a label, in a column of lists
 
 
@@ -193,7 +193,7 @@ def only_ones(cells):
     """
     cells = [*map(bare, cells)]
     filled = [cell for cell in cells if cell]
-    if not filled or not all(map(in_brackets, filled)):
+    if not filled or not all(in_brackets(x) or isinstance(_literal(x), dict) for x in filled):
         return cells
     lists = [labels or [""] for labels in split(cells, Form(_LIST))]
     if all(len(labels) == 1 for labels in lists):
@@ -208,14 +208,23 @@ def _separates(mark, cells):
     several = split([cell for cell in cells if mark in cell], Form(mark))
     alone = {cell for cell in cells if mark not in cell}
     parts = {part for parts in several for part in parts}
-    are_ids = mark not in "-+" and all(part.isdecimal() for part in parts)
-    are_parts = parts <= alone and all(len(found) > 1 for found in several)  # C++ has no second one
-    return bool(several) and (are_parts or are_ids)
+    are_parts = all(len(found) > 1 for found in several)  # C++ has no second one, nor has +1
+    may_be_ids = are_parts if mark == "+" else mark != "-"
+    are_ids = may_be_ids and all(part.isdecimal() for part in parts)
+    return bool(several) and (are_ids or (are_parts and parts <= alone))
 
 
 def items_of(cell):
-    """The items of a list as `values_of`: list of str; of null "", of an object its name."""
-    items = [part(item, _LABEL_KEYS, item) for item in values_of(cell)]
+    """The items of a list as `values_of`: list of str; of null "", of an object its label or name.
+
+    An object with other numbers, such as a score or a place in the text, stays as it is.
+    """
+    items = values_of(cell)
+    for n, item in enumerate(items):
+        if isinstance(item, dict):
+            numbers = {key for key, value in item.items() if isinstance(value, int | float)}
+            if numbers <= _NUMBERS_OF_LABELS:
+                items[n] = part(item, ("label", "name"), item)
     return ["" if item is None else str(item).strip() for item in items]
 
 

@@ -247,7 +247,7 @@ def _questions_in(cells, names):
         names = label_lists.items_of(_first(cells["names of options"])) or names
     elif any(wrong := cells["wrong options"]):
         if not answer:
-            raise UserError("there are wrong options, but no answer: name its column answer")
+            raise UserError("there are wrong options, but no answer: write it in the column answer")
         is_list = len(wrong) == 1 and _LIST.fullmatch(*wrong)
         wrong = label_lists.items_of(*wrong) if is_list else wrong
         options = names = sorted({answer, *wrong} - {""})

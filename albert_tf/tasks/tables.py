@@ -594,7 +594,7 @@ def may_be_names(cells, others):
     """
     if not are_words(cells):
         return False
-    longest = sorted(max(len(text.split()) for text in row) for row in others)
+    longest = sorted(max([len(text.split()) for text in row], default=0) for row in others)
     return len(longest) > 1 and longest[len(longest) // 10] > 2
 
 

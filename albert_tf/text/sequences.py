@@ -144,7 +144,7 @@ def as_texts(texts: str | Texts, name: str = "texts") -> list[str]:
     for number, text in enumerate(found):
         if not isinstance(text, str):
             hint = '. In pandas, fillna("") makes missing cells empty texts'
-            if hasattr(text, "__len__"):
+            if isinstance(text, list | tuple | np.ndarray):
                 hint = ". Give second texts as a list of their own, and words joined by spaces"
             received = f"{type(text).__name__} {text!r:.80}"
             raise UserError(f"{name}[{number}] must be a str. Received: {received}{hint}")

@@ -36,7 +36,7 @@ def test_a_config_for_a_vocabulary(run_main, tmp_path, capsys):
     assert (config.vocab_size, config.num_hidden_layers, config.hidden_size) == (7, 2, 128)
     said = capsys.readouterr().out
     assert_names(said, "ALBERT-tiny ... 7 ... vocab.txt")
-    assert_names(said, "--export_format=hf")
+    assert_names(said, "embedding_size ... 128 ... 64")
     assert_names(said, "embedding_size ... 64")
     with pytest.raises(UserError):
         huggingface.check_expressible(config)

@@ -346,7 +346,8 @@ def labelled(*labels, mark=","):
         # The spelling of the training is that of other files.
         ("dev.csv", labelled("1.0", "0.0"), {"labels": ["0", "1"]}, ("0", "1"), ["1", "0"]),
         ("train.tsv", labelled('["a"]', '["b"]', mark="\t"), {}, ("a", "b"), ["a", "b"]),
-        ("train.tsv", labelled("['a']", "['b']", mark="\t"), {}, ("a", "b"), ["a", "b"]),
+        *(("train.tsv", labelled(*cells, mark="\t"), {}, ("a", "b"), ["a", "b"])
+          for cells in (("['a']", "['b']"), ("{'name': 'a'}", "{'name': 'b'}"))),
         ("train.jsonl", [JSON[0], "", JSON[1]], {}, ("0", "1"), ["1", "0"]),
         ("train.json", [f"[{JSON[0]},", f" {JSON[1]}]"], {}, ("0", "1"), ["1", "0"]),
         ("train.tsv", JSON, {}, ("0", "1"), ["1", "0"]),
@@ -849,9 +850,11 @@ KNOWN = ("Food, drink", "Sport")
         (["[{'id': 1, 'name': 'a b'}, {'id': 2, 'name': 'c'}]", '[{"id": 2, "name": "c"}]'], (),
          [["a b", "c"], ["c"]]),
         (['[{"id": 1, "label": 7, "user": 1}]'], (), [["7"]]),  # of doccano
+        (['[{"name": "Jo", "label": "x"}]'], (), [["x"]]),
         (["<c++><a-b>", "<a-b>"], (), [["c++", "a-b"], ["a-b"]]), (["<x>"], (), [["<x>"]]),
         *((cells, (), [[cell] for cell in cells]) for cells in (["C", "C++"], ["-1", "1"])),
         (["#15#2", "#15", "#2"], (), [["15", "2"], ["15"], ["2"]]),
+        (["15+2", "15", "17+2"], (), [["15", "2"], ["15"], ["17", "2"]]),
         # A few lists, or another separator, among labels.
         (["['a', 'b']", "b", "a", "a,c"], (), [["a", "b"], ["b"], ["a"], ["a", "c"]]),
         (["a, b|c|d", "c", "d|a, b"], (), [["a, b", "c", "d"], ["c"], ["d", "a, b"]]),
@@ -893,6 +896,8 @@ def labels_in(cells, known=()):
     [
         ("[{'start': 0, 'labels': ['a']}]", (), "{'start': 0, 'labels': ['a']}"),
         ("[{'value': {'choices': ['a']}}]", (), "{'choices': ['a']}"),
+        ("[{'label': 'a', 'score': 0.5}]", (), "'score': 0.5"),
+        ("[{'label': 'a', 'start': 0, 'end': 2}]", (), "'start': 0"),
         ("[[0, 4, 'PER']]", (), "[0, 4, 'PER']"),
         ('["New York", x]', (), "New York"),
         ("[0 0 ... 1]", (), "..."),
