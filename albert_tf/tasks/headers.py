@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether the first row of a table names the columns, where columns are given by number.
+"""Whether the first row of a user's own table names the columns, where flags give their numbers.
 
 `tables.open_table` recognises a header that has the names given by flags, or that only numbers the
-columns. Files of GLUE have a header in known splits.
+columns.
 """
 
 import contextlib
@@ -83,17 +83,6 @@ def _is_apart(task, rows):
     if first and all(map(str.isdecimal, first)):
         return len(others) > 1 and not any(text.isdecimal() for row in others for text in row)
     return bool(first) and tables.may_be_names(first, others)
-
-
-def check_names(task, table, split):
-    """Raises UserError if the header of a file of GLUE seems to be an example."""
-    if split == "test":
-        is_example = table.header[:1] and table.header[0].isdecimal()
-    else:
-        has_columns = len(table.header) > max(task.text + task.label)
-        is_example = has_columns and task.is_label(table.header[task.label[0]])
-    if is_example:
-        raise UserError(f"{table.path}, line 1: put the names of the columns first, as a header")
 
 
 def check_example(task, table, split):
