@@ -259,13 +259,7 @@ def _keys(lines, name, model, given, header):
 def _columns(lines, name, model, given, header, separator):
     """The columns of a table that flags, the training or else the inputs name.
 
-    Args:
-        lines: list of bytes, the first ones of the file.
-        name: str, of the file.
-        model: Model.
-        given: dict of key -> column, by flags.
-        header: bool or None, as of `read`.
-        separator: str or None, of the columns, by flags.
+    The arguments are those of `_keys`, and `separator`, that of the columns by flags (str or None).
 
     Returns:
         (dict of key -> column, empty if each line is an example; dict of arguments of

@@ -289,10 +289,10 @@ class LowerLithuanian:
         self._change = table_of(_change_of_lithuanian)
 
     def __call__(self, text):
-        return _if_any(self._change(text.codes) > 0, self._lowered, text)
-
-    def _lowered(self, text):
         change = self._change(text.codes)
+        return _if_any(change > 0, lambda text: self._lowered(text, change), text)
+
+    def _lowered(self, text, change):
         seen = indices_of(self._is_between(text.codes) == 0)
         codes, rows = tf.gather(text.codes, seen), tf.gather(text.rows, seen)
         is_letter = tf.gather(change, seen) > 0

@@ -12,7 +12,7 @@ _MARK_WITH_DASH = re.compile(r"[BIOESLUM](?:[-_].+)?")
 _SMALL_MARK = re.compile(_MARK_FIRST.pattern, re.IGNORECASE)
 _MARK_LAST = re.compile(r"(?P<type>.+)[-_](?P<mark>[BIOESLUM])")
 
-_NUMBERED = re.compile(r"(.*?)(\[\d+\])?")
+_NUMBERED = re.compile(r"(.*?)(\[\d+\])?", re.DOTALL)
 _BRACKETS = re.compile(r"(?:\((?P<type>[^()*]+))?(?:\*|\*?\))")
 
 
@@ -117,22 +117,24 @@ def check_ends(labels, scheme):
 
 
 def under_a_key(cells, known):
-    """Labels of spans under a key, as in `name=B-PER|SpaceAfter=No` of CoNLL-U, else the cells.
+    """Labels of spans under a key, as in `name=B-PER|SpaceAfter=No` of CoNLL-U.
 
     Args:
         cells: list of str, one for each word.
         known: sequence of str, the labels of the model; empty in training.
 
     Returns:
-        list of str.
+        list of str; None if the cells hold none.
     """
+    if "=" not in cells[0]:
+        return None
     pairs = ([part.split("=", 1) for part in cell.split("|") if "=" in part] for cell in cells)
     values = [*map(dict, pairs)]
     for key in values[0]:
         found = [value.get(key, "") for value in values]
         if {*found} <= {*known} or are_of_spans({*found}):
             return found
-    return cells
+    return None
 
 
 def find_spelling(labels, known):

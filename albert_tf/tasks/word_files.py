@@ -216,7 +216,8 @@ def _read_labels(sentences, labels, columns, form):
     Raises:
         UserError: a label is missing, does not fit the others or is unknown.
     """
-    sentences.relabel(iter(tag_schemes.under_a_key(sentences.labels, labels)))
+    if under_a_key := tag_schemes.under_a_key(sentences.labels, labels):
+        sentences.relabel(iter(under_a_key))
     if not labels and columns.label is None:
         _check_label_column(sentences)
     if to_bio := tag_schemes.find_spelling({*sentences.labels}, {*labels}):
