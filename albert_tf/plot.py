@@ -41,7 +41,7 @@ def shown_metrics(runs):
 
 
 def by_pieces(directory, curves):
-    """Curves against the pieces that a training has read, with their padding, in millions.
+    """Curves against the tokens that a training has read, with their padding, in millions.
 
     Args:
         directory: str, of the training.
@@ -127,7 +127,7 @@ def main(arguments=None):
     parser.add_argument(
         "--pieces",
         action="store_true",
-        help="Draw against the pieces that were read, in millions, to compare batches and lengths.",
+        help="Draw against the tokens that were read, in millions, to compare batches and lengths.",
     )
     return exit_code("plot", lambda: _plot(**vars(parser.parse_args(arguments))))
 
@@ -139,7 +139,7 @@ def _plot(directories, png_file, pieces):
     files.check_file_writable(png_file, "png_file")
     if pieces:
         runs = {directory: by_pieces(directory, curves) for directory, curves in runs.items()}
-    draw(runs, png_file, "million pieces" if pieces else "step")
+    draw(runs, png_file, "million tokens" if pieces else "step")
     return f"{png_file}: {', '.join(shown_metrics(runs))}"
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Features of texts with [MASK], and predictions of the masked pieces."""
+"""Features of texts with [MASK], and predictions of the masked tokens."""
 
 import numpy as np
 import tensorflow as tf
@@ -73,7 +73,7 @@ def _pieces_after_mask(tokenizer, part):
 
 
 def logits(model, features, training):
-    """Logits of the pieces at the positions of the masks: float32 [B, P, V]."""
+    """Logits of the tokens at the positions of the masks: float32 [B, P, V]."""
     outputs = model.encoder(features, training=training, positions=features["masked_lm_positions"])
     return model.masked_lm(outputs["sequence_output"], model.encoder.embeddings.word)
 

@@ -61,8 +61,8 @@ class Result:
         pairs: int, how many there are.
         correct: float, pairs whose good sentence is more likely; ties count half.
         ties: int, pairs whose sentences are equally likely.
-        identical: int, pairs whose sentences consist of the same pieces; they are ties.
-        unknown_pieces: int, pieces of all sentences that the vocabulary lacks.
+        identical: int, pairs whose sentences consist of the same tokens; they are ties.
+        unknown_pieces: int, tokens of all sentences that the vocabulary lacks.
     """
 
     pairs: int = 0
@@ -189,7 +189,7 @@ def _compare(pieces, scores, i):
     """The Result of a pair: sentences i and i + 1."""
     good, bad = scores[i], scores[i + 1]
     identical = pieces.ids[i].tolist() == pieces.ids[i + 1].tolist()
-    # Scores of the same pieces may differ in rounding, by the batches that they were in.
+    # Scores of the same tokens may differ in rounding, by the batches that they were in.
     tie = identical or good["log_prob"] == bad["log_prob"]
     correct = 0.5 if tie else float(good["log_prob"] > bad["log_prob"])
     unknown = good["num_unknown"] + bad["num_unknown"]
@@ -352,7 +352,7 @@ def table(metrics):
             line += f"{values['ties']:4}"
         lines.append(line)
     lines.append(
-        f"{overall['identical']} pairs of identical pieces, which count half as all ties do; "
-        f"{overall['unknown_pieces']} unknown pieces."
+        f"{overall['identical']} pairs of identical tokens, which count half as all ties do; "
+        f"{overall['unknown_pieces']} unknown tokens."
     )
     return "\n".join(lines)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pseudo-log-likelihoods: how likely a masked language model finds a text.
 
-Each piece is masked in turn, and the log-probabilities of the masked pieces are summed (Salazar et
+Each token is masked in turn, and the log-probabilities of the masked tokens are summed (Salazar et
 al., ACL 2020).
 
 Shapes:
-    B batch, T sequence, V vocabulary; n texts, m pieces of all texts together.
+    B batch, T sequence, V vocabulary; n texts, m tokens of all texts together.
 """
 
 import itertools
@@ -24,12 +24,12 @@ KEYS = ("log_prob", "num_pieces", "num_words", "num_unknown")  # of a score
 
 
 class Pieces(NamedTuple):
-    """The pieces of n texts.
+    """The tokens of n texts.
 
     Attributes:
         ids: list of n int arrays.
-        words: list of n int arrays, the word in its text that each piece belongs to.
-        num_unknown: list of n int, pieces that the vocabulary lacks.
+        words: list of n int arrays, the word in its text that each token belongs to.
+        num_unknown: list of n int, tokens that the vocabulary lacks.
         special_ids: SpecialIds.
     """
 
@@ -44,7 +44,7 @@ class Pieces(NamedTuple):
 
 
 def pieces_of(tokenizer, texts, max_length, places=None):
-    """Splits texts into pieces and words.
+    """Splits texts into tokens and words.
 
     A word is a run of characters without white space, with SentencePiece; in scripts without spaces
     between words, such as Chinese, it is a piece. With WordPiece punctuation marks are words too.
@@ -59,7 +59,7 @@ def pieces_of(tokenizer, texts, max_length, places=None):
         Pieces.
 
     Raises:
-        UserError: a text has no pieces, or too many.
+        UserError: a text has no tokens, or too many.
     """
     ids, words, num_unknown, most = [], [], [], max_length - options.NUM_SPECIALS_OF_ONE
     for number, text in enumerate(texts):
@@ -86,18 +86,18 @@ def pieces_of(tokenizer, texts, max_length, places=None):
 
 
 def masked_batches(pieces, method, tokens_per_batch=4096):
-    """Yields sequences with one piece to be predicted each, those of long texts first.
+    """Yields sequences with one token to be predicted each, those of long texts first.
 
     Sequences of like length share a batch, and none is padded beyond the longest of its batch.
 
     Args:
         pieces: Pieces.
-        method: str, of options.SCORE_METHODS: masks a piece only, or the later pieces of its word
+        method: str, of options.SCORE_METHODS: masks a token only, or the later tokens of its word
             too.
         tokens_per_batch: int, B * T at most.
 
     Yields:
-        (int array [B], which of the m pieces is predicted; dict of int32 arrays: input_ids,
+        (int array [B], which of the m tokens is predicted; dict of int32 arrays: input_ids,
         input_mask and segment_ids [B, T], masked_lm_positions and masked_lm_ids [B, 1]).
     """
     lengths = np.array([len(ids) for ids in pieces.ids])
@@ -118,7 +118,7 @@ def masked_batches(pieces, method, tokens_per_batch=4096):
 
 
 def _masked(pieces, text, place, method):
-    """Ids of a text as a list, in which a piece and all others that `method` names are masked."""
+    """Ids of a text as a list, in which a token and all others that `method` names are masked."""
     ids, words = pieces.ids[text].tolist(), pieces.words[text]
     end = place + 1
     if method == "within_word_l2r":
@@ -128,7 +128,7 @@ def _masked(pieces, text, place, method):
 
 
 def log_probs(model, features, training=False):
-    """The log-probability of each masked piece that is to be predicted: float32 [B]."""
+    """The log-probability of each masked token that is to be predicted: float32 [B]."""
     logits = masked_text.logits(model, features, training)  # [B, 1, V]
     losses = tf.nn.sparse_softmax_cross_entropy_with_logits(features["masked_lm_ids"], logits)
     return {"log_probs": -losses[:, 0]}
@@ -147,7 +147,7 @@ def total(scores):
     if not scores:
         raise UserError("no texts: a pseudo-perplexity needs at least one")
     sums = {key: sum(score[key] for score in scores) for key in KEYS}
-    with np.errstate(over="ignore"):  # words of hundreds of pieces overflow
+    with np.errstate(over="ignore"):  # words of hundreds of tokens overflow
         of_piece, of_word = np.exp(-sums["log_prob"] / np.array([sums[key] for key in KEYS[1:3]]))
     return sums | {
         "pseudo_perplexity": float(of_piece),
@@ -165,7 +165,7 @@ def scores(predict, pieces, method):
 
     Returns:
         list of n dicts: `log_prob`, `num_pieces`, `num_words`, `num_unknown` and `log_probs`, a
-        list of the log-probability of each piece.
+        list of the log-probability of each token.
     """
     ends = np.cumsum([len(ids) for ids in pieces.ids], dtype=int)
     if not len(ends):

@@ -116,9 +116,9 @@ def _scores(loaded, given):
     for example in examples:
         yield example and example.others | next(found)
     print(
-        f"{len(scores)} texts, {total['num_pieces']} pieces ({total['num_unknown']} unknown), "
+        f"{len(scores)} texts, {total['num_pieces']} tokens ({total['num_unknown']} unknown), "
         f"{total['num_words']} words: log_prob {total['log_prob']:.4f}, pseudo-perplexity "
-        f"{total['pseudo_perplexity']:.4f} per piece, {total['word_pseudo_perplexity']:.4f} per "
+        f"{total['pseudo_perplexity']:.4f} per token, {total['word_pseudo_perplexity']:.4f} per "
         "word",
         file=sys.stderr,
     )

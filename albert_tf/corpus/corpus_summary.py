@@ -170,7 +170,7 @@ class Summary:
         if counts["predictions"] < self.num_wanted * _FEW_MASKED:
             yield (
                 f"only {self.masked_share:.2%} of the tokens are to predict, since most words have "
-                "more pieces than a mask: give --do_whole_word_mask=false, or put spaces between "
+                "more tokens than a mask: give --do_whole_word_mask=false, or put spaces between "
                 "words"
             )
         if self.unknown_share > _MANY_UNKNOWN:
@@ -189,7 +189,7 @@ class Summary:
             yield "words of this language are masked in parts; give --word_start=piece"
         if self.word_start == "piece" and counts["marked"] < _MARKED * read:
             yield (
-                "with --word_start=piece, words have many pieces, too many for most masks, since "
+                "with --word_start=piece, words have many tokens, too many for most masks, since "
                 "hardly any piece begins with a space; give --word_start=original"
             )
         unknown = collections.Counter(self.unknown)

@@ -28,7 +28,7 @@ class Settings(options.Instances):
 
     @property
     def num_specials(self):
-        """Number of special pieces of an instance: 3 with two segments, 2 with one."""
+        """Number of special tokens of an instance: 3 with two segments, 2 with one."""
         return options.NUM_SPECIALS_OF_ONE if self.pairs == "none" else options.NUM_SPECIALS
 
     @property
@@ -113,11 +113,11 @@ class WordGroups(NamedTuple):
 def word_groups(opens_word, may_mask, whole_words):
     """Groups the tokens that may be masked into words.
 
-    A piece that does not start a word joins the piece before it, even across [SEP] (where
+    A token that does not start a word joins the token before it, even across [SEP] (where
     truncation cut a word), as in the original.
 
     Args:
-        opens_word: bool array [n, T], whether a piece starts a word.
+        opens_word: bool array [n, T], whether a token starts a word.
         may_mask: bool array [n, T], False for [CLS], [SEP] and padding.
         whole_words: bool; if False, each token is a group.
 
@@ -202,7 +202,7 @@ def masked(ids, lengths, opens_word, may_mask, settings, mask_id, vocab_size, rn
     Args:
         ids: int array [n, T].
         lengths: int array [n], tokens without padding.
-        opens_word: bool array [n, T], whether a piece starts a word.
+        opens_word: bool array [n, T], whether a token starts a word.
         may_mask: bool array [n, T], False for [CLS], [SEP] and padding.
         settings: instances.Settings.
         mask_id: int.

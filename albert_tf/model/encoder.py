@@ -167,7 +167,7 @@ class Embeddings(Layer):
 
 @tf.custom_gradient
 def _take_rows(table, ids):
-    # The gradient is a product, since adding the gradients of all pieces into two rows is slow.
+    # The gradient is a product, since adding the gradients of all tokens into two rows is slow.
     def gradient(dy):
         chosen = tf.one_hot(tf.reshape(ids, [-1]), table.shape[0], dtype=dy.dtype)
         rows = tf.reshape(dy, [-1, table.shape[1]])
@@ -203,7 +203,7 @@ class AttentionBlock(Layer):
             mask_adder: float32 tensor [B, 1, 1, T], added to the logits of each key.
             tensors: one item of `tensors`, or None to read the variables.
             training: bool, whether dropout is on.
-            places: int32 tensor [B, Q], the pieces to compute; None for all, so that Q = T.
+            places: int32 tensor [B, Q], the tokens to compute; None for all, so that Q = T.
 
         Returns:
             tensor of x's type [B * Q, H].
@@ -272,11 +272,11 @@ class AlbertModel(ConfiguredModel):
 
     Call it with
         input_ids: int32 [B, T]; or a dict of these three, as a FullTokenizer returns;
-        input_mask: [B, T], 1 for pieces, 0 for padding; all 1 if absent;
+        input_mask: [B, T], 1 for tokens, 0 for padding; all 1 if absent;
         token_type_ids: int32 [B, T], 0 for segment A, 1 for B; all 0 if absent;
         training: bool, whether dropout is on;
-        positions: int32 [B, P] or None, the pieces whose sequence_output is needed. The last block
-            computes only these and the first piece.
+        positions: int32 [B, P] or None, the tokens whose sequence_output is needed. The last block
+            computes only these and the first token.
     It returns a dict of float32 tensors:
         sequence_output [B, T, H], or [B, P, H] at the positions; pooled_output [B, H];
         encoder_outputs, a list of L x inner_group_num [B, T, H] that ends in sequence_output;
@@ -331,7 +331,7 @@ class AlbertModel(ConfiguredModel):
             input_mask = tf.ones_like(input_ids, tf.float32)
         if token_type_ids is None:
             token_type_ids = tf.zeros_like(input_ids)
-        # Only keys are masked, with -10000 instead of minus infinity: then a row without any piece
+        # Only keys are masked, with -10000 instead of minus infinity: then a row without any token
         # still has finite weights, and float16 can hold the number.
         padding = 1.0 - input_mask
         mask_adder = padding[:, tf.newaxis, tf.newaxis, :] * -10000.0

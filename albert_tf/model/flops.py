@@ -13,7 +13,7 @@ def forward_flops(config, batch_size, length, predictions=0):
         config: AlbertConfig.
         batch_size: int, number of sequences (four for each question of RACE).
         length: int, length of a sequence in tokens, with its padding.
-        predictions: int, number of masked pieces per sequence that the masked-LM head predicts.
+        predictions: int, number of masked tokens per sequence that the masked-LM head predicts.
             The last block computes only these and the first; without predictions, it computes all.
 
     Returns:
@@ -21,7 +21,7 @@ def forward_flops(config, batch_size, length, predictions=0):
     """
     tokens = batch_size * length
     embedding, hidden = config.embedding_size, config.hidden_size
-    # The products of a piece: query, output, feed-forward; its query with all keys; its weights
+    # The products of a token: query, output, feed-forward; its query with all keys; its weights
     # with all values.
     queries = 2 * hidden**2 + 2 * hidden * config.intermediate_size + 2 * length * hidden
     computed = batch_size * (predictions + 1 if predictions else length)  # in the last block

@@ -30,7 +30,7 @@ ENCODER_OPTIONS = ("use_one_hot_embeddings", "recompute")  # of AlbertModel
 
 
 class MaskedLM(Layer):
-    """Predicts masked pieces; its output weights are the word embeddings (section 3.1).
+    """Predicts masked tokens; its output weights are the word embeddings (section 3.1).
 
     Args:
         config: AlbertConfig.
@@ -45,7 +45,7 @@ class MaskedLM(Layer):
         self._activation = get_activation(config.hidden_act)
 
     def call(self, x, embedding_table):
-        """Computes logits of pieces.
+        """Computes logits of tokens.
 
         Args:
             x: float tensor [B, P, H], outputs of the encoder at masked positions.
@@ -243,7 +243,7 @@ class MultipleChoiceModel(ModelWithHead):
 
 @serializable
 class TokenClassificationModel(ModelWithHead):
-    """Encoder with a classifier of each piece, on the sequence output.
+    """Encoder with a classifier of each token, on the sequence output.
 
     Called with input_ids, input_mask and token_type_ids, int32 [B, T], it returns `logits` float32
     [B, T, C].
@@ -286,7 +286,7 @@ class TokenClassificationModel(ModelWithHead):
 
 @serializable
 class SquadV1Model(ModelWithHead):
-    """Encoder that scores each piece as start and as end of the answer (appendix A.1).
+    """Encoder that scores each token as start and as end of the answer (appendix A.1).
 
     Called with input_ids, input_mask and token_type_ids, int32 [B, T], it returns `start_logits`
     and `end_logits`, float32 [B, T].
@@ -295,7 +295,7 @@ class SquadV1Model(ModelWithHead):
         config: AlbertConfig.
         predicted_length: int or None. If given, the outputs of prediction have the shape
             [B, predicted_length] and are minus infinity at padding, so that they do not depend on
-            how much padding a batch has. If None, they are the logits of all T pieces, including
+            how much padding a batch has. If None, they are the logits of all T tokens, including
             padding, as in the original.
         **options: arguments of AlbertModel and of tf_keras.Model.
     """
@@ -390,7 +390,7 @@ class SquadV2Model(ModelWithHead):
 
 
 class EndLogits(Layer):
-    """Scores each piece as the end of an answer with a given start.
+    """Scores each token as the end of an answer with a given start.
 
     Args:
         config: AlbertConfig.
@@ -407,8 +407,8 @@ class EndLogits(Layer):
         """Computes the logits of all pairs.
 
         Args:
-            x: float32 tensor [B, T, H], the pieces.
-            starts: float32 tensor [B, K, H], the pieces that are starts.
+            x: float32 tensor [B, T, H], the tokens.
+            starts: float32 tensor [B, K, H], the tokens that are starts.
 
         Returns:
             float32 tensor [B, K, T].
@@ -464,7 +464,7 @@ def _masked(logits, forbidden):
 def top(log_probs, count):
     """The highest log-probabilities of the last axis and their indices [..., count].
 
-    A sequence shorter than `count` is extended by impossible pieces, as if it had more padding.
+    A sequence shorter than `count` is extended by impossible tokens, as if it had more padding.
     """
     missing = tf.maximum(count - tf.shape(log_probs)[-1], 0)
     paddings = [[0, 0]] * (log_probs.shape.rank - 1) + [[0, missing]]

@@ -132,7 +132,7 @@ def token_weights(features):
 
 
 def token_classification_terms(features, outputs):
-    """Loss and hit of each piece, with weight 1 where a word begins.
+    """Loss and hit of each token, with weight 1 where a word begins.
 
     Args:
         features: dict, with label_ids and label_mask int32 [B, L]; L may exceed T, since batches

@@ -5,7 +5,7 @@ The clean-up looks up each code point in tables made from Python's own Unicode d
 graph and `tokenization` agree by construction. Every character keeps its place in the given text,
 from which offsets are computed.
 
-Letters of shapes: B texts; N characters and P pieces of all texts in a row, one text after the
+Letters of shapes: B texts; N characters and P tokens of all texts in a row, one text after the
 other.
 """
 

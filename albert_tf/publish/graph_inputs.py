@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Converts texts to the inputs of a fine-tuned model in a graph, as the tasks do in Python.
 
-B examples or texts, T pieces of the longest text or sequence of the batch, W words of a text, N
+B examples or texts, T tokens of the longest text or sequence of the batch, W words of a text, N
 words of all texts, F sequences or windows of all texts.
 """
 
@@ -36,7 +36,7 @@ WHITE_SPACE = r"[\s\p{Z}\x0b\x1c-\x1f\x{85}]"
 def pack(segments, seq_length, tokenizer):
     """[CLS] a [SEP] or [CLS] a [SEP] b [SEP], cut and padded to one length.
 
-    If a pair is too long, the longer segment loses its last piece, and if both are equally long, b
+    If a pair is too long, the longer segment loses its last token, and if both are equally long, b
     does, until both fit, as in the original.
 
     Args:
@@ -70,7 +70,7 @@ def pack(segments, seq_length, tokenizer):
 
 
 def cut_rows(rows, begin, end, row):
-    """Pieces [begin, end) of rows, gathered by index: a row may be long and be cut often.
+    """Tokens [begin, end) of rows, gathered by index: a row may be long and be cut often.
 
     Args:
         rows: RaggedTensor [B, (T)].
@@ -157,7 +157,7 @@ class SentencePairs(Texts):
 
 
 def _both_ends(rows, count):
-    """The first and last pieces of rows (RaggedTensor [B, (T)]): `count` of each row, int64 [B]."""
+    """The first and last tokens of rows (RaggedTensor [B, (T)]): `count` of each row, int64 [B]."""
     row, lengths = tf.range(tf.size(count)), rows.row_lengths()
     first = cut_rows(rows, tf.zeros_like(count), count // 2, row)
     return tf.concat([first, cut_rows(rows, lengths - (count - count // 2), lengths, row)], axis=1)
@@ -230,7 +230,7 @@ class Choices(Texts):
         return {name: tf.reshape(values, [-1, width]) for name, values in features.items()}
 
     def _endings(self, questions, options):
-        """Pieces of questions with the option in the blank or at the end: ragged [N * B, (T)]."""
+        """Tokens of questions with the option in the blank or at the end: ragged [N * B, (T)]."""
         marked = tf.strings.regex_replace(questions, self._gaps, GAPS[1])
         parts = tf.strings.split(marked, GAP)
         rows = parts.value_rowids()
@@ -263,13 +263,13 @@ def _becoming(firsts, cleaned):
 
 
 class Sequences(NamedTuple):
-    """The words of texts, and the sequences with their pieces.
+    """The words of texts, and the sequences with their tokens.
 
     Attributes:
         features: dict of input_ids, input_mask and segment_ids, int32 [F, T].
         counts: int32 [B], number of sequences of each text.
         words: string RaggedTensor [B, (W)].
-        places: int32 [N, 2], sequence and position of the first piece of each word.
+        places: int32 [N, 2], sequence and position of the first token of each word.
     """
 
     features: dict
@@ -284,7 +284,7 @@ class WordLists(Texts):
     Args:
         tokenizer: GraphTokenizer.
         max_seq_length: int, longest sequence in tokens.
-        unknown_id: int, piece for words that have none.
+        unknown_id: int, token for words that have none.
     """
 
     signature: ClassVar[dict] = {"text": STRINGS}
@@ -298,7 +298,7 @@ class WordLists(Texts):
         text = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="ignore")
         words = tf.strings.split(tf.strings.regex_replace(text, f"{WHITE_SPACE}+", " "))
         pieces = self._pieces(words.values)
-        starts = pieces.row_starts()  # [N], among the pieces of all texts
+        starts = pieces.row_starts()  # [N], among the tokens of all texts
         sentence = words.value_rowids()
         first = tf.gather(tf.concat([starts, pieces.row_splits[-1:]], 0), words.row_starts())
         part = (starts - tf.gather(first, sentence)) // (self.max_seq_length - 2)
@@ -317,7 +317,7 @@ class WordLists(Texts):
         )
 
     def _pieces(self, words):
-        """Pieces of words, at least one each: string [N] -> int32 RaggedTensor [N, (T)]."""
+        """Tokens of words, at least one each: string [N] -> int32 RaggedTensor [N, (T)]."""
         pieces = self.tokenizer.tokenize(words)
         is_empty = pieces.row_lengths() == 0
         unknown = tf.fill([tf.math.count_nonzero(is_empty)], self._unknown_id)
@@ -332,7 +332,7 @@ _UNLINKED, _LINKED, _BLANK, _SPACE, _DROPPED = range(5)
 
 
 def _link_kind(char, clean_up):
-    """The kind of a character: whether pieces can be linked to it."""
+    """The kind of a character: whether tokens can be linked to it."""
     found = unicodedata.normalize("NFC", clean_up(char, remove_space=False))
     if char.isspace():
         return _SPACE if found == " " else _BLANK
@@ -342,7 +342,7 @@ def _link_kind(char, clean_up):
 
 
 def _are_alignable(text, kind):
-    """Whether the scripts can align paragraphs with their pieces: `alignment.align` in a graph.
+    """Whether the scripts can align paragraphs with their tokens: `alignment.align` in a graph.
 
     At least 0.8 of the characters must be linked; dropped ones do not count, and white space counts
     once. The scripts count a longest common subsequence; this counts the characters that the
@@ -372,7 +372,7 @@ def _are_alignable(text, kind):
 
 
 def _ends_of_scripts(text, kind, pieces):
-    """Ends of pieces (int32 [P], exclusive) as the scripts have them.
+    """Ends of tokens (int32 [P], exclusive) as the scripts have them.
 
     The scripts link no character that the clean-up drops, so an answer ends before it. But the "▁"
     of a zero-width space stands for it, if no blank is before. A lone "▁" at the start of a
@@ -403,11 +403,11 @@ class Windows(NamedTuple):
         features: dict of input_ids, input_mask, segment_ids, p_mask, int32 [F, T].
         counts: int32 [B], number of windows of each question, at least 1.
         example: int32 [F], the question of each window.
-        first_piece: int32 [F], the paragraph's piece with which the window begins.
-        length: int32 [F], pieces of the paragraph in the window.
+        first_piece: int32 [F], the paragraph's token with which the window begins.
+        length: int32 [F], tokens of the paragraph in the window.
         offset: int32 [F], position of the first of them in the sequence.
         char_starts, char_ends: int32 RaggedTensors [B, (T)], the characters [start, end) of each
-            piece of a paragraph.
+            token of a paragraph.
     """
 
     features: dict
@@ -441,7 +441,7 @@ class Paragraphs(Texts):
         text = graph.read_characters(context)
         context = tf.where(_are_alignable(text, self._kind_of(text.codes)), context, "")
         text = graph.read_characters(context)
-        # Every window must have room for a piece of the paragraph.
+        # Every window must have room for a token of the paragraph.
         longest = min(settings.max_query_length, settings.max_seq_length - NUM_SPECIALS - 1)
         queries = self.tokenizer.tokenize(question)[:, :longest]
         pieces = self.tokenizer.tokenize_with_offsets(context)

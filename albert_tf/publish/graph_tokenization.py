@@ -4,7 +4,7 @@
 `graph_characters` cleans the text up, and tensorflow-text does the rest, so a SavedModel that
 contains this can be loaded only after `import tensorflow_text`.
 
-Letters of shapes: B texts, T pieces of a text; N characters, W words and P pieces of all texts in a
+Letters of shapes: B texts, T tokens of a text; N characters, W words and P tokens of all texts in a
 row, one text after the other.
 """
 
@@ -33,7 +33,7 @@ def operations():
 
 
 class PiecesWithOffsets(NamedTuple):
-    """Pieces of texts, int32 RaggedTensors [B, (T)]; [start, end) in characters of the text."""
+    """Tokens of texts, int32 RaggedTensors [B, (T)]; [start, end) in characters of the text."""
 
     ids: tf.RaggedTensor
     starts: tf.RaggedTensor
@@ -50,10 +50,10 @@ class GraphTokenizer(tf.Module):
     Attributes:
         is_sentencepiece: bool, path: str and clean_up: CleanUp, of the FullTokenizer.
         special_tokens: dict of int, `vocab_size`, `start_of_sequence_id`, `end_of_segment_id`,
-            `padding_id`, and `mask_id` if the vocabulary has that piece.
+            `padding_id`, and `mask_id` if the vocabulary has that token.
 
     Raises:
-        UserError: a piece that is needed is missing.
+        UserError: a token that is needed is missing.
     """
 
     def __init__(self, tokenizer, takes_text=True):
@@ -74,7 +74,7 @@ class GraphTokenizer(tf.Module):
 
     @tf.function(input_signature=[STRINGS], autograph=False)
     def tokenize(self, texts):
-        """Ids of the pieces of texts.
+        """Ids of the tokens of texts.
 
         Args:
             texts: string [B] in UTF-8; bytes that are not valid are dropped.
@@ -86,9 +86,9 @@ class GraphTokenizer(tf.Module):
 
     @tf.function(input_signature=[STRINGS], autograph=False)
     def tokenize_with_offsets(self, texts):
-        """Ids of the pieces of texts, and the part of its text that each stands for.
+        """Ids of the tokens of texts, and the part of its text that each stands for.
 
-        White space belongs to no piece, so a lone "▁" has start = end. A character that the
+        White space belongs to no token, so a lone "▁" has start = end. A character that the
         clean-up drops, such as an accent, belongs to the one before it.
 
         Args:
@@ -101,12 +101,12 @@ class GraphTokenizer(tf.Module):
 
 
 def _pieces(text, table, splits):
-    """Pieces with offsets in the texts as given.
+    """Tokens with offsets in the texts as given.
 
     Args:
         text: Text without white space.
         table: int32 [P, 3]: id, first character (index into `text`), last one (exclusive).
-        splits: int64 [B + 1], row splits of the pieces.
+        splits: int64 [B + 1], row splits of the tokens.
 
     Returns:
         PiecesWithOffsets.
@@ -114,7 +114,7 @@ def _pieces(text, table, splits):
     ids, first, last = tf.unstack(table, axis=1)
     rows = tf.ragged.row_splits_to_segment_ids(splits)
     limit = tf.gather(text.splits(), rows + 1)
-    # The 0 at the end is for pieces without a character, if no text has a character.
+    # The 0 at the end is for tokens without a character, if no text has a character.
     text_starts, text_ends = (tf.concat([field, [0]], axis=0) for field in (text.starts, text.ends))
     end_of_text = tf.gather(text_ends, tf.maximum(limit - 1, 0))
     starts = tf.where(first < limit, tf.gather(text_starts, first), end_of_text)
@@ -139,8 +139,8 @@ class _SentencePieceMode(tf.Module):
         self._processor = operations().SentencepieceTokenizer(
             processor.serialized_model_proto(), tf.string
         )
-        # Only the text of a piece decides its id, as in the original: "[CLS]" in a text may become
-        # one unknown piece, which has the id of [CLS].
+        # Only the text of a token decides its id, as in the original: "[CLS]" in a text may become
+        # one unknown token, which has the id of [CLS].
         pieces = tf.lookup.KeyValueTensorInitializer(
             list(tokenizer.vocab), list(tokenizer.vocab.values()), tf.string, tf.int32
         )
@@ -167,14 +167,14 @@ class _SentencePieceMode(tf.Module):
         return _pieces(text.gather(graph.indices_of(solid)), table, splits)
 
     def _numbers_apart(self, pieces, table):
-        """Takes pieces such as "1990," apart: see `tokenization.encode_pieces`.
+        """Takes tokens such as "1990," apart: see `tokenization.encode_pieces`.
 
         Args:
             pieces: string RaggedTensor [B, (T)].
             table: int32 [P, 3]: id, first character, last character (exclusive).
 
         Returns:
-            (table, row splits) with the new pieces.
+            (table, row splits) with the new tokens.
         """
         is_apart = tf.strings.regex_full_match(pieces.values, self._digit_comma)
         return tf.cond(

@@ -12,7 +12,7 @@ from albert_tf.publish.graph_tokenization import STRINGS, GraphTokenizer
 from albert_tf.publish.signatures import id_specs, traced
 
 EQUAL_SPLITS = (
-    "Pieces are those that training uses, except where a text has two splits of exactly equal "
+    "Tokens are those that training uses, except where a text has two splits of exactly equal "
     'score, such as "***" in text with capitals that the vocabulary lacks: tensorflow-text may '
     "take the other one (1 of 28,000 lines of English books)."
 )
@@ -180,7 +180,7 @@ class Preprocessing(tf.Module):
 
     @tf.function(input_signature=[STRINGS], autograph=False)
     def tokenize_with_offsets(self, texts):
-        """Ids, starts and ends of pieces: see `GraphTokenizer.tokenize_with_offsets`."""
+        """Ids, starts and ends of tokens: see `GraphTokenizer.tokenize_with_offsets`."""
         return tuple(self.tokenize.tokenize_with_offsets(texts))
 
     @tf.function(autograph=False)

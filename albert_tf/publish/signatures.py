@@ -4,7 +4,7 @@
 The first dimension of every output is the batch and no value is infinite, so that servers can join
 requests and answer in JSON.
 
-B examples, T pieces, C classes, H hidden, W words of a text or windows of a paragraph, F windows of
+B examples, T tokens, C classes, H hidden, W words of a text or windows of a paragraph, F windows of
 all paragraphs, s starts and e ends of a window.
 """
 
@@ -202,10 +202,10 @@ class TokenFunctions(ClassifierFunctions):
     """Serving functions of a token classifier.
 
     `serving_default` and `ids` take what a classifier's do and return `predictions` int32 [B, T]
-    and `probabilities` float32 [B, T, C] of every piece; those of padding are meaningless. `text`
+    and `probabilities` float32 [B, T, C] of every token; those of padding are meaningless. `text`
     takes `text`, string [B], words with white space between them, and returns `words` and `labels`,
     string [B, W], and `scores`, float32 [B, W], the probability of the label; "" and 0 fill up
-    texts with fewer words than others. Texts of more than T - 2 pieces are split as in training.
+    texts with fewer words than others. Texts of more than T - 2 tokens are split as in training.
     `embeddings` returns `pooled_output` [B, P, H], `sequence_output` [B, P, T, H] and `input_mask`
     [B, P, T] of the P parts of each text; the mask of a part that a text does not have is all 0.
 
@@ -270,7 +270,7 @@ class SquadFunctions(ServedFunctions):
         n_best_size: int, starts and ends of a window in version 1; version 2 has the model's beams.
         max_answer_length: int, in tokens.
         null_threshold: float or None; questions whose no-answer logit is not below it get "".
-        no_window_score: float, the no-answer logit of a context without a piece.
+        no_window_score: float, the no-answer logit of a context without a token.
     """
 
     def __init__(
@@ -357,13 +357,13 @@ def _is_valid(spans, windows, max_answer_length):
 
 
 def _have_most_context(windows):
-    """Whether a piece has the most context in a window; among equals, only in the first one.
+    """Whether a token has the most context in a window; among equals, only in the first one.
 
     Returns:
-        bool [F, T], meaningless for pieces that are not of the paragraph.
+        bool [F, T], meaningless for tokens that are not of the paragraph.
     """
     positions = tf.range(tf.shape(windows.features["input_ids"])[1])
-    place = positions - windows.offset[:, tf.newaxis]  # [F, T], from the window's first piece
+    place = positions - windows.offset[:, tf.newaxis]  # [F, T], from the window's first token
     length = windows.length[:, tf.newaxis]
     context = tf.minimum(place, length - 1 - place)
     score = tf.cast(context, tf.float64) + 0.01 * tf.cast(length, tf.float64)
@@ -382,7 +382,7 @@ def _best_of_questions(spans, is_valid, windows):
     """The best span of each question; among equals, the first one.
 
     Returns:
-        (int32 [B, 2]: first and last piece in the paragraph; float64 [B]: score, minus infinity
+        (int32 [B, 2]: first and last token in the paragraph; float64 [B]: score, minus infinity
         where there is no span).
     """
     # In float64, as in `tasks.squad.answers`, where the order decides ties.

@@ -5,7 +5,7 @@ The algorithm and the distribution of the masks are the same as in `corpus.insta
 numbers of a record depend only on a seed, its content and the epoch. So a record has different
 masks in each epoch, which do not depend on the process or batch that reads it, or on resuming.
 
-Shapes: B sequences, T pieces, P predictions per sequence, w words of all sequences together.
+Shapes: B sequences, T tokens, P predictions per sequence, w words of all sequences together.
 """
 
 import dataclasses
@@ -112,10 +112,10 @@ def keys_of(serialized, seed, epochs):
 
 
 def num_to_predict(length, settings):
-    """Number of pieces to mask in sequences. Halves are rounded to even, as in the original.
+    """Number of tokens to mask in sequences. Halves are rounded to even, as in the original.
 
     Args:
-        length: int or int array, number of pieces of the sequences, including special ones.
+        length: int or int array, number of tokens of the sequences, including special ones.
         settings: options.Instances.
     """
     wanted = np.rint(np.asarray(length) * settings.masked_lm_prob).astype(np.int64)
@@ -150,10 +150,10 @@ class _WordGroups(NamedTuple):
     """The words of all sequences, one after the other; see `corpus.instances.WordGroups`.
 
     Attributes:
-        number: int32 tensor [B, T], the word of each piece; -1 if the piece may not be masked.
-        bounds: int32 tensor [w + 1]; word k has the pieces from bounds[k] to bounds[k + 1] - 1,
-            where only pieces that may be masked are counted.
-        word_of: int32 tensor [pieces that may be masked + 1], the word of each; w at the end.
+        number: int32 tensor [B, T], the word of each token; -1 if the token may not be masked.
+        bounds: int32 tensor [w + 1]; word k has the tokens from bounds[k] to bounds[k + 1] - 1,
+            where only tokens that may be masked are counted.
+        word_of: int32 tensor [tokens that may be masked + 1], the word of each; w at the end.
         firsts, stops: int32 tensors [B]; a sequence has the words firsts to stops - 1.
     """
 
@@ -165,10 +165,10 @@ class _WordGroups(NamedTuple):
 
 
 def _word_groups(opens_word, may_mask):
-    """Groups pieces into _WordGroups, as `corpus.instances.word_groups`.
+    """Groups tokens into _WordGroups, as `corpus.instances.word_groups`.
 
     Args:
-        opens_word: bool tensor [B, T], whether a piece starts a word; or True, if each does.
+        opens_word: bool tensor [B, T], whether a token starts a word; or True, if each does.
         may_mask: bool tensor [B, T], False for [CLS], [SEP] and padding.
     """
     count = tf.cast(may_mask, tf.int32)
@@ -188,17 +188,17 @@ def _word_groups(opens_word, may_mask):
 
 
 def _choose_ngrams(words, budgets, order_draws, ngram_lengths, longest_ngram):
-    """Chooses n-grams until a number of pieces is reached, as `corpus.instances.choose_ngrams`.
+    """Chooses n-grams until a number of tokens is reached, as `corpus.instances.choose_ngrams`.
 
     Args:
         words: _WordGroups.
-        budgets: int32 tensor [B], maximum number of pieces to choose in each sequence.
+        budgets: int32 tensor [B], maximum number of tokens to choose in each sequence.
         order_draws: float64 tensor [B, T]; words are visited in ascending order of these numbers.
         ngram_lengths: int32 tensor [B, T], n-gram lengths, in the order in which words are visited.
         longest_ngram: int, longest n-gram in words.
 
     Returns:
-        bool tensor [B, T], the chosen pieces.
+        bool tensor [B, T], the chosen tokens.
     """
     counts = words.stops - words.firsts
     is_word = tf.range(order_draws.shape[1]) < counts[:, tf.newaxis]
@@ -248,7 +248,7 @@ def _uniform(keys, count):
 
 
 def _first_places(chosen, count):
-    """Ascending positions of chosen pieces (int32 [B, count]), and which exist (bool)."""
+    """Ascending positions of chosen tokens (int32 [B, count]), and which exist (bool)."""
     length = chosen.shape[1]
     ranks = tf.where(chosen, tf.range(length, 0, -1), 0)
     found = tf.math.top_k(ranks, min(count, length)).values
@@ -257,7 +257,7 @@ def _first_places(chosen, count):
 
 
 def _replace(ids, positions, is_real, replaced):
-    """Replaces pieces of ids [B, T] at the positions [B, P] that are real (bool [B, P])."""
+    """Replaces tokens of ids [B, T] at the positions [B, P] that are real (bool [B, P])."""
     rows = tf.broadcast_to(tf.range(tf.shape(ids)[0])[:, tf.newaxis], tf.shape(positions))
     places = tf.stack([rows[is_real], positions[is_real]], axis=1)
     return tf.tensor_scatter_nd_update(ids, places, replaced[is_real])

@@ -201,7 +201,7 @@ def _rounded_up(length):
 
 
 def _trim(lengths, features):
-    """Cuts features of pieces [B, k * T] to the first length that fits all B * k sequences.
+    """Cuts features of tokens [B, k * T] to the first length that fits all B * k sequences.
 
     Args:
         lengths: tuple of int, the last of which is T.
@@ -230,7 +230,7 @@ def _bucket_of(bounds, width, serialized):
 
 
 def _cut(features, max_seq_length, length, reshape):
-    """Cuts features of pieces [B, k * T] to [B, k * length], by the `reshape` of their library."""
+    """Cuts features of tokens [B, k * T] to [B, k * length], by the `reshape` of their library."""
 
     def cut(values):
         rows, columns = values.shape

@@ -118,7 +118,7 @@ def classification_schema(
     `is_real_example` is 0 for the rows that fill a last batch, which count in no metric.
 
     Args:
-        max_seq_length: int, pieces of a record; in multiple choice, the sequences of all choices
+        max_seq_length: int, tokens of a record; in multiple choice, the sequences of all choices
             are put end to end.
         label_dtype: tf.DType, tf.int64 for the number of a class, tf.float32 for a score.
         num_labels: int C, or None for no limit on the labels.
@@ -136,7 +136,7 @@ def classification_schema(
 def token_classification_schema(max_seq_length, *, num_labels=None, **sizes):
     """Schema of the records of token classification.
 
-    `label_mask` is 1 at the first piece of each word, where `label_ids` holds the word's label.
+    `label_mask` is 1 at the first token of each word, where `label_ids` holds the word's label.
     Both are 0 elsewhere.
 
     Args:
@@ -158,7 +158,7 @@ def squad_schema(max_seq_length, training, **sizes):
     not hold the answer, both are 0 ([CLS]) and is_impossible is 1.
 
     Args:
-        max_seq_length: int T, pieces of a window with its question.
+        max_seq_length: int T, tokens of a window with its question.
         training: bool, whether there are labels.
         sizes: vocab_size and type_vocab_size.
     """

@@ -101,7 +101,7 @@ class ClassificationTask(base.Task):
     def features(self, examples, counts=None):
         """Arrays of the records: [CLS] a [SEP], or [CLS] a [SEP] b [SEP], cut to max_seq_length.
 
-        If a pair is too long, the longer text loses its last pieces until both are equally long.
+        If a pair is too long, the longer text loses its last tokens until both are equally long.
 
         Args:
             examples: list of n Examples.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a training should know about its data: counts of rows, texts and pieces, and warnings."""
+"""What a training should know about its data: counts of rows, texts and tokens, and warnings."""
 
 from typing import NamedTuple
 
@@ -85,7 +85,7 @@ def add_lengths(counts, lengths):
 
 
 def add_pieces(counts, arrays, tokenizer):
-    """Counts pieces, and unknown ones, of arrays of records."""
+    """Counts tokens, and unknown ones, of arrays of records."""
     (unknown,) = tokenizer.convert_tokens_to_ids([UNKNOWN])
     is_piece = arrays["input_mask"] > 0
     counts["pieces"] += int(is_piece.sum())
@@ -139,7 +139,8 @@ def lines_of(split, report, unit):
     lines = []
     for name, limit in _LIMITS.items():
         if count := report.get(name, 0):
-            whole, what = report[limit.whole], unit if limit.whole == "rows" else limit.whole
+            what = {"rows": unit, "pieces": "tokens"}.get(limit.whole, limit.whole)
+            whole = report[limit.whole]
             line = f"{split}: {count:,} of {whole:,} {what} {limit.state.format(**report)}"
             if count > limit.share * whole:
                 line = f"Warning: {line}: {limit.remedy.format(**report)}"

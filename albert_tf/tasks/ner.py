@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Token classification, such as named entities or parts of speech.
 
-The label of a word is at its first piece. Accuracy and loss are those of words.
+The label of a word is at its first token. Accuracy and loss are those of words.
 """
 
 import collections
@@ -50,7 +50,7 @@ class NerTask(base.Task):
         )
 
     def make_model(self, config, **encoder_options):
-        """The model that classifies pieces."""
+        """The model that classifies tokens."""
         length = self.text.max_seq_length
         return self.make_served_model(config, predicted_length=length, **encoder_options)
 
@@ -67,19 +67,19 @@ class NerTask(base.Task):
     def features(self, examples, counts=None):
         """Arrays of the records: [CLS] words [SEP], a row for each part of each sentence.
 
-        A word belongs to part i // (T - 2) of its sentence, where i is the place of its first piece
-        in the sentence. A part has room for T - 2 pieces, and the last ones of its last word may be
-        cut. A word without any piece, such as a control character, becomes the unknown piece. An
+        A word belongs to part i // (T - 2) of its sentence, where i is the place of its first token
+        in the sentence. A part has room for T - 2 tokens, and the last ones of its last word may be
+        cut. A word without any token, such as a control character, becomes the unknown token. An
         example without words has no row.
 
         Args:
             examples: list of lists of Word.
             counts: Counter or None; the numbers of `words` and `sentences`, of words
-                `without_piece`, of sentences that are `split` and of pieces that are `cut` are
+                `without_piece`, of sentences that are `split` and of tokens that are `cut` are
                 added to it.
 
         Returns:
-            dict of numpy arrays [n, T], which fit `schema`; rows and their first pieces
+            dict of numpy arrays [n, T], which fit `schema`; rows and their first tokens
             (label_mask = 1) are in the order of the words.
         """
         counts = collections.Counter() if counts is None else counts
@@ -197,9 +197,9 @@ class NerData(base.DataSet):
     notes: ClassVar[dict] = {
         "comments": "{} lines are comments and are left out",
         "ragged": "{} lines have another number of columns than most: a line is one word",
-        "without_piece": "{} words have no piece and count as unknown ones",
+        "without_piece": "{} words have no token and count as unknown ones",
         "split": "{} sentences exceed --max_seq_length and are split",
-        "cut": "{} pieces at the ends of words do not fit and are cut",
+        "cut": "{} tokens at the ends of words do not fit and are cut",
     }
     unit = "sentences"
     labels_of_test = "labels"

@@ -308,7 +308,7 @@ class RaceTask(base.Task):
     def features(self, examples, counts=None):
         """Arrays of the records: for each option [CLS] passage [SEP] question and option [SEP].
 
-        The last pieces of question and option are kept, and as many pieces of the passage as still
+        The last tokens of question and option are kept, and as many tokens of the passage as still
         fit.
 
         Args:

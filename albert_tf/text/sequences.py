@@ -30,7 +30,7 @@ def cut(first, second, max_length):
     if not second:
         return first[: max_length - NUM_SPECIALS_OF_ONE], second
     room = max_length - NUM_SPECIALS
-    half = (room + 1) // 2  # if both are equally long, the second loses the odd piece
+    half = (room + 1) // 2  # if both are equally long, the second loses the odd token
     first = first[: max(half, room - len(second))]
     return first, second[: room - len(first)]
 

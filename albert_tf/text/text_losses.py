@@ -452,7 +452,7 @@ def _on_changes(counts):
     if invisible.total() > _HIDDEN * characters:
         yield (
             f"{invisible.total():,} of {characters:,} characters are invisible, such as "
-            f"{max(invisible, key=invisible.get)}. A word with one has other pieces: leave them out"
+            f"{max(invisible, key=invisible.get)}. A word with one has other tokens: leave them out"
         )
 
 

@@ -18,7 +18,7 @@ from albert_tf.training.splits_and_results import Evaluation
 
 KEY_METRIC = "masked_lm_accuracy"
 # How many records are read before the training. Of each file: a record in which no word fits into
-# the budget of masks is rare. Of all files: these records show how frequent pieces are.
+# the budget of masks is rare. Of all files: these records show how frequent tokens are.
 _OF_FILE, _OF_ALL = 16, 1000
 # The loss should be below the plateau after this share of the updates, but at least this many.
 _PLATEAU_SHARE, _PLATEAU_STEPS = 0.2, 500
@@ -48,7 +48,7 @@ class _Source(NamedTuple):
         files: list of str.
         schema: dict from feature name to `FeatureSpec`.
         masking: graph_masking.Masking, or None if the records are masked.
-        entropy: float, of the pieces to predict, in nats.
+        entropy: float, of the tokens to predict, in nats.
     """
 
     files: list
@@ -208,12 +208,12 @@ def _pieces_to_predict(features, ids_name="input_ids"):
 
 
 class PlateauNotice:
-    """Says so, once, if a training still knows only how frequent each piece is.
+    """Says so, once, if a training still knows only how frequent each token is.
 
     Pre-trainings begin with such a plateau. It is one of the writers of `metrics.Metrics`.
 
     Args:
-        entropy: float, of the pieces to predict, in nats: the loss on the plateau.
+        entropy: float, of the tokens to predict, in nats: the loss on the plateau.
         train_steps: int, updates of the whole training.
     """
 

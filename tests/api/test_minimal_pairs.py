@@ -203,7 +203,7 @@ def test_metrics_of_known_probabilities(loaded, method):
     assert overall["standard_error"] == pytest.approx(math.sqrt(squares * 4 / 3) / 9)
     table = minimal_pairs.table(metrics)
     assert re.search(r"all pairs +66\.7 +18\.1 +9 +2\n", table)
-    assert "1 pairs of identical pieces" in table and "1 unknown pieces" in table
+    assert "1 pairs of identical tokens" in table and "1 unknown tokens" in table
 
 
 def test_the_same_pieces_are_a_tie_whatever_the_rounding():

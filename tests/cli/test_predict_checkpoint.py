@@ -67,7 +67,7 @@ def test_scores(release, run, run_main, capsys, tmp_path):
     total = loaded.pseudo_perplexity(texts)
     line, counts = error.splitlines()[-1], [total[name] for name in ("num_pieces", "num_unknown")]
     assert line.startswith("2 texts, {} pieces ({} unknown), 10 words: ".format(*counts))
-    assert f"pseudo-perplexity {total['pseudo_perplexity']:.4f} per piece" in line
+    assert f"pseudo-perplexity {total['pseudo_perplexity']:.4f} per token" in line
     (found,) = run(model=release, score=True, text=texts[0], method="original")
     assert found == pytest.approx(loaded.score(texts[0], "original"), rel=1e-5)
     path.write_text(f"id\ttext\n7\t{texts[0]}\n")

@@ -385,7 +385,7 @@ def test_squad_gives_the_scripts_answers(version, exported, predicted, signature
     texts = [{"question": e.question_text, "context": e.paragraph_text} for e in examples]
     lines = predicted(export, texts, predict_batch_size=7)
     assert len(lines) == len(expected) > 20
-    # Where the pieces cannot be aligned with the text, the script has a stand-in for an answer.
+    # Where the tokens cannot be aligned with the text, the script has a stand-in for an answer.
     (listing,) = directory.glob("squad_predict.tf_record.skipped.txt")
     skipped = listing.read_text().split()
     nbest = json.loads((directory / "nbest_predictions.json").read_text())

@@ -82,8 +82,8 @@ def test_pieces_are_counted(tokenizer):
           "length_of_99_percent": 50}, "11 of 200 sequences are longer", True),
         ({"rows": 9, "sequences": 200, "cut": 10, "limit": "--max_seq_length=16",
           "length_of_99_percent": 50}, "10 of 200 sequences are longer", False),
-        ({"rows": 9, "pieces": 1000, "unknown": 20}, "20 of 1,000 pieces are unknown", False),
-        ({"rows": 9, "pieces": 1000, "unknown": 21}, "21 of 1,000 pieces are unknown", True),
+        ({"rows": 9, "pieces": 1000, "unknown": 20}, "20 of 1,000 tokens are unknown", False),
+        ({"rows": 9, "pieces": 1000, "unknown": 21}, "21 of 1,000 tokens are unknown", True),
     ],
 )  # fmt: skip
 def test_lines_and_warnings(report, line, is_warning):

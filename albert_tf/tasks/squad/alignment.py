@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Alignment of pieces with the characters of the raw text."""
+"""Alignment of tokens with the characters of the raw text."""
 
 import collections
 import dataclasses
@@ -19,12 +19,12 @@ UNLINKED = -1  # in arrays of positions: no counterpart
 
 
 class Paragraph(NamedTuple):
-    """Pieces of a paragraph and the raw text that they stand for.
+    """Tokens of a paragraph and the raw text that they stand for.
 
     Args:
-        piece_ids: int32 array [pieces].
-        starts: int32 array [pieces], first raw character of each piece.
-        ends: int32 array [pieces], last raw character (inclusive).
+        piece_ids: int32 array [tokens].
+        starts: int32 array [tokens], first raw character of each token.
+        ends: int32 array [tokens], last raw character (inclusive).
     """
 
     piece_ids: np.ndarray
@@ -37,8 +37,8 @@ class Alignment(NamedTuple):
 
     Args:
         paragraph: Paragraph.
-        links: int array [raw characters], position in the joined pieces, or UNLINKED.
-        piece_of_char: int array [characters of the joined pieces], index of the piece.
+        links: int array [raw characters], position in the joined tokens, or UNLINKED.
+        piece_of_char: int array [characters of the joined tokens], index of the token.
     """
 
     paragraph: Paragraph
@@ -47,7 +47,7 @@ class Alignment(NamedTuple):
 
 
 def align(text, tokenizer):
-    """Aligns a raw paragraph with its pieces.
+    """Aligns a raw paragraph with its tokens.
 
     Args:
         text: str, raw.
@@ -108,7 +108,7 @@ def _links(characters, joined):
 
 
 def _texts(pieces, tokenizer):
-    """The text of each piece, with a space where a word begins: list of str."""
+    """The text of each token, with a space where a word begins: list of str."""
     if tokenizer.is_sentencepiece:
         return [piece.replace(WORD_START, " ") for piece in pieces]
     return [piece[2:] if piece.startswith("##") else f" {piece}" for piece in pieces]

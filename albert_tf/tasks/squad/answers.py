@@ -221,7 +221,7 @@ def _top(logits, count):
 
 
 class _Candidates(NamedTuple):
-    """Possible answers: arrays [C]; start and end are counted from the window's first piece."""
+    """Possible answers: arrays [C]; start and end are counted from the window's first token."""
 
     feature: np.ndarray
     start: np.ndarray

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Features of SQuAD questions: windows of pieces, with the place of the answer.
+"""Features of SQuAD questions: windows of tokens, with the place of the answer.
 
 Paper: section 4.1 and appendix A.1 (fine-tuning on SQuAD). An answer is given as characters of the
-raw paragraph, the model sees pieces of the normalised one: a longest common subsequence of the two
+raw paragraph, the model sees tokens of the normalised one: a longest common subsequence of the two
 links their characters. Windows that overlap cover a paragraph too long for one sequence.
 """
 
@@ -23,7 +23,7 @@ FIRST_UNIQUE_ID = 1_000_000_000
 
 
 def _answer_pieces(example, alignment):
-    """First and last piece of the answer; None if it is in no piece, or not in the paragraph."""
+    """First and last token of the answer; None if it is in no token, or not in the paragraph."""
     if example.is_impossible:
         return UNLINKED, UNLINKED
     if example.is_lost:
@@ -72,7 +72,7 @@ class Features:
         paragraph_index: int32 array [E], index into `paragraphs`; UNLINKED for a question that was
             skipped, because its paragraph or its answer could not be aligned.
         example_index: int32 array [F].
-        span_start: int32 array [F], first piece of the paragraph in the window.
+        span_start: int32 array [F], first token of the paragraph in the window.
         span_length: int32 array [F].
         labels: dict of int32 arrays [F]: start_positions and end_positions in the sequence, and
             is_impossible, 1 also where the answer lies outside the window. Empty for prediction.
@@ -99,9 +99,9 @@ class Features:
 
     @functools.cached_property
     def max_context(self):
-        """Which pieces of each window have more context there than in any other window.
+        """Which tokens of each window have more context there than in any other window.
 
-        The best window of a piece has the largest min(pieces before, pieces after) + 0.01 * its
+        The best window of a token has the largest min(tokens before, tokens after) + 0.01 * its
         length; of equals, the first. A bool array [F, longest window].
         """
         best = np.zeros((len(self), self.span_length.max(initial=0)), bool)
@@ -179,7 +179,7 @@ def convert_examples(examples, tokenizer, settings, training):
     paragraphs, paragraph_index, answers = _align_examples(examples, tokenizer, settings, training)
     counts = np.array([len(paragraph.piece_ids) for paragraph in paragraphs] + [0])
     windows = _windows(
-        # UNLINKED, -1, picks the last count: no piece, so no window.
+        # UNLINKED, -1, picks the last count: no token, so no window.
         counts[paragraph_index],
         settings.max_seq_length - NUM_SPECIALS - np.array([len(query) for query in queries]),
         settings.doc_stride,
@@ -196,7 +196,7 @@ def _query_ids(example, tokenizer, settings):
     ids = tokenizer.encode_ids(example.question_text)[: settings.max_query_length]
     if len(ids) + NUM_SPECIALS >= settings.max_seq_length:
         raise UserError(
-            f"question {example.qas_id} has {len(ids)} pieces: lower --max_query_length="
+            f"question {example.qas_id} has {len(ids)} tokens: lower --max_query_length="
             f"{settings.max_query_length}, or raise --max_seq_length={settings.max_seq_length}"
         )
     return ids
@@ -207,7 +207,7 @@ def _align_examples(examples, tokenizer, settings, training):
 
     Returns:
         (list of Paragraph, int32 array [E] of indices into it, int32 array [E, 2] of the first and
-        last piece of the answers).
+        last token of the answers).
     """
     paragraphs = []
     paragraph_index = np.full(len(examples), UNLINKED, np.int32)
@@ -229,11 +229,11 @@ def _align_examples(examples, tokenizer, settings, training):
 
 
 def _windows(piece_counts, widths, doc_stride):
-    """Windows that cover the pieces of paragraphs; the last window ends with the last piece.
+    """Windows that cover the tokens of paragraphs; the last window ends with the last token.
 
     Args:
         piece_counts: int array [E], 0 for a question without windows.
-        widths: int array [E], pieces in the widest window.
+        widths: int array [E], tokens in the widest window.
         doc_stride: int.
 
     Returns:
@@ -250,7 +250,7 @@ def _windows(piece_counts, widths, doc_stride):
 
 
 def _labels(features, answers):
-    """Labels as in `Features`, from the first and last pieces of the answers [E, 2]."""
+    """Labels as in `Features`, from the first and last tokens of the answers [E, 2]."""
     first, last = answers[features.example_index].T
     inside = (first >= features.span_start) & (last < features.span_start + features.span_length)
     inside &= first != UNLINKED
@@ -275,7 +275,7 @@ def list_skipped(features, examples, path):
     listing = f"{path}.skipped.txt"
     if len(skipped) == len(examples):
         raise UserError(
-            f"{path}: no question can be aligned with the pieces: use a vocabulary of its language"
+            f"{path}: no question can be aligned with the tokens: use a vocabulary of its language"
         )
     if skipped:
         files.write_text(listing, "".join(f"{qas_id}\n" for qas_id in skipped))

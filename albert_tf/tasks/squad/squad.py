@@ -206,7 +206,7 @@ class SquadTask(base.Task):
         if skipped := made.features.skipped(found):
             print(
                 f"{len(skipped)} of {len(found)} questions have no answer, as their context could "
-                f"not be aligned with its pieces; the first is number {int(skipped[0]) + 1}",
+                f"not be aligned with its tokens; the first is number {int(skipped[0]) + 1}",
                 file=sys.stderr,
             )
         return made
@@ -263,7 +263,7 @@ class SquadTask(base.Task):
 
     def served_functions(self, model, tokenizer, prefix):
         """Functions to export for a model."""
-        # No window has more starts, ends or pieces in an answer.
+        # No window has more starts, ends or tokens in an answer.
         return signatures.SquadFunctions(
             model,
             graph_inputs.Paragraphs(tokenizer, self.window_settings),
@@ -344,7 +344,7 @@ class SquadData(base.DataSet):
         "cut_questions": "{0} of {1[rows]} questions are longer than --max_query_length and lose "
         "their end",
         "skipped": "{0} of {1[rows]} questions are skipped, as their context or, in training, "
-        "their answer cannot be aligned with the pieces: *.skipped.txt, next to their features, "
+        "their answer cannot be aligned with the tokens: *.skipped.txt, next to their features, "
         "lists them",
     }
     warnings: ClassVar[dict] = {
