@@ -180,7 +180,7 @@ def resolve(
         if value != "" or name not in known or not rows[name].columns["path"]
     }
     conditions = (text for name in typed for text in rows[name].columns["read_by"].split())
-    replaced = {text[1:] for text in conditions if text.startswith("!")}  # as epochs by updates
+    replaced = {text[1:] for text in conditions if text.startswith("!")}  # as epochs by steps
     for name in (replaced & known.keys()) - typed.keys():
         if rows[name].columns["on_record"] == "follow":
             del known[name]

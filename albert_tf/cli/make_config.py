@@ -16,7 +16,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError, about
 
 # Small models learn faster with 0.05 than with the original's 0.02: with 2 layers of 128 units, the
-# held-out masked-LM accuracy after 4000 updates is 18.1% instead of 16.1% (docs/results.md, demo).
+# held-out masked-LM accuracy after 4000 steps is 18.1% instead of 16.1% (docs/results.md, demo).
 INITIALIZER_RANGES = {"tiny": 0.05, "mini": 0.05, "small": 0.05}
 
 

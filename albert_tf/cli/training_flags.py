@@ -51,7 +51,7 @@ def options_of(kind, model, made, *, train_steps, warmup_steps, **others):
         kind: class, options.FineTuning or options.Pretraining.
         model: model_flags.Model.
         made: MadeWith.
-        train_steps: int, updates to train for, or the step that ends a wait for checkpoints.
+        train_steps: int, steps to train for, or the step that ends a wait for checkpoints.
         warmup_steps: int.
         **others: further values, or replacements for settings.
     """
@@ -291,7 +291,7 @@ def fine_tune(data, models, *, record_flags, do_eval, **values):
         record_flags: dict of split -> name of the flag for the file of its records.
         do_eval: bool, whether to evaluate.
         **values: values that are not flags, and replacements for settings, as in `options_of`; by
-            default the number of updates is that of --train_step or --num_train_epochs.
+            default the number of steps is that of --train_step or --num_train_epochs.
 
     Raises:
         UserError: the model was trained for other labels, or an output cannot be written.
@@ -351,7 +351,7 @@ def _check_outputs(data, settings, record_flags):
 
 
 def _train_steps(data, settings):
-    """Number of updates according to --train_step or --num_train_epochs."""
+    """Number of steps according to --train_step or --num_train_epochs."""
     if settings.num_train_epochs is None:
         return settings.train_step
     if not settings.do_train:

@@ -103,7 +103,7 @@ def steps_of_epochs(count, batch_size, epochs):
         epochs: float.
 
     Raises:
-        UserError: there are too few examples for one update.
+        UserError: there are too few examples for one step.
     """
     steps = int(count / batch_size * epochs)
     if steps < 1:

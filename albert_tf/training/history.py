@@ -25,7 +25,7 @@ class History:
 
     Args:
         directory: str, the run's.
-        step: int, updates made so far. Rows of later steps come from a process that was killed,
+        step: int, steps made so far. Rows of later steps come from a process that was killed,
             and are removed.
 
     Raises:
@@ -46,7 +46,7 @@ class History:
 
         Args:
             kind: str, "train" or "eval".
-            step: int, updates made.
+            step: int, steps made.
             metrics: dict of str -> float. Names that no row has had yet become columns.
         """
         new = [name for name in metrics if name not in self._columns]

@@ -70,7 +70,7 @@ class Run:
 
     @property
     def is_done(self):
-        """Whether no update is left to make (bool)."""
+        """Whether no step is left to make (bool)."""
         return self.step >= self.settings.train_steps
 
     def initialize(
@@ -371,10 +371,10 @@ class Saver:
 
 
 class Profiler:
-    """`--profile_steps`: profiles a range of updates, from where a resumed run begins.
+    """`--profile_steps`: profiles a range of steps, from where a resumed run begins.
 
     Args:
-        steps: (int, int), first and last update, counted from 1; None for no profile.
+        steps: (int, int), first and last step, counted from 1; None for no profile.
         directory: str, directory of the training curves, where TensorBoard finds the profile.
     """
 
@@ -386,7 +386,7 @@ class Profiler:
         """Context for one call of the training step.
 
         Args:
-            first: int, the first update of the call, counted from 1.
+            first: int, the first step of the call, counted from 1.
             last: int, its last.
         """
         if not self._steps[0] <= first <= self._steps[1]:

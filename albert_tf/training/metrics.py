@@ -36,7 +36,7 @@ class Metrics:
 
     Attributes:
         writers: list, to which writers may be added later.
-        flops: int or None, floating-point operations of an update on one sequence, if known.
+        flops: int or None, floating-point operations of a step on one sequence, if known.
     """
 
     def __init__(self, names, writers, scales_loss=False):
@@ -52,13 +52,13 @@ class Metrics:
 
         Args:
             line: Line.
-            batch_size: int, sequences of an update.
+            batch_size: int, sequences of a step.
         """
         self._line, self._batch_size = line, batch_size
         self.start_clock()
 
     def start_clock(self):
-        """Restarts the clock; call it before updates that follow, for example, an evaluation."""
+        """Restarts the clock; call it before steps that follow, for example, an evaluation."""
         self._start = self._read_at = time.monotonic()
 
     def add(self, rows, last_step):
@@ -99,7 +99,7 @@ class Metrics:
         """Adds a point to the curves: the means of the steps since the last one.
 
         Args:
-            step: int, updates made.
+            step: int, steps made.
             **more: float, further metrics.
         """
         self._write("train", step, self.show() | more)
@@ -136,7 +136,7 @@ class Metrics:
         """Adds an evaluation to the curves, and prints its line.
 
         Args:
-            step: int, updates made.
+            step: int, steps made.
             metrics: dict of name -> number.
             shown: iterable of str, the metrics to print.
             best: bool, whether the checkpoint is kept as the best.
@@ -230,7 +230,7 @@ class Line:
     """The progress line of a training: redrawn in a terminal, repeated in a log.
 
     Args:
-        first_step: int, updates made before.
+        first_step: int, steps made before.
         last_step: int.
         visible: bool, whether this process is the one that shows it.
     """

@@ -20,7 +20,7 @@ KEY_METRIC = "masked_lm_accuracy"
 # How many records are read before the training. Of each file: a record in which no word fits into
 # the budget of masks is rare. Of all files: these records show how frequent tokens are.
 _OF_FILE, _OF_ALL = 16, 1000
-# The loss should be below the plateau after this share of the updates, but at least this many.
+# The loss should be below the plateau after this share of the steps, but at least this many.
 _PLATEAU_SHARE, _PLATEAU_STEPS = 0.2, 500
 _PLATEAU_WIDTH = 0.05  # nats, by which the loss on the plateau may be below its estimate
 
@@ -214,7 +214,7 @@ class PlateauNotice:
 
     Args:
         entropy: float, of the tokens to predict, in nats: the loss on the plateau.
-        train_steps: int, updates of the whole training.
+        train_steps: int, steps of the whole training.
     """
 
     def __init__(self, entropy, train_steps):
@@ -223,7 +223,7 @@ class PlateauNotice:
         self._last = -1  # step of the previous metrics
 
     def write(self, kind, step, metrics):
-        """Looks at the first metrics that are means over updates after a share of the training."""
+        """Looks at the first metrics that are means over steps after a share of the training."""
         if kind != "train":
             return
         begin, self._last = self._last, step

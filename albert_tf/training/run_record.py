@@ -129,8 +129,8 @@ def check_done(found, step, last_step, settings, now):
 
     Args:
         found: checkpoints.source.Source of the run.
-        step: int, updates made; None if unknown.
-        last_step: int, updates to train for.
+        step: int, steps made; None if unknown.
+        last_step: int, steps to train for.
         settings: resolve.Resolved, of the command.
         now: RunSettings, of the command.
     """

@@ -58,7 +58,7 @@ class Predicted(NamedTuple):
 
     Attributes:
         prefix: str, the checkpoint, or several with commas between them.
-        step: int, updates it was trained for; of an ensemble a str, the numbers of its models.
+        step: int, steps it was trained for; of an ensemble a str, the numbers of its models.
         outputs: dict from the key of a split to dict of numpy arrays [n, ...].
         source: str, the checkpoint, its step and metric, for messages.
     """

@@ -77,7 +77,7 @@ def _sums(terms, names):
 
 
 class TrainStep:
-    """One update: computes the loss, sums gradients over replicas, clips and applies them.
+    """One step: computes the loss, sums gradients over replicas, clips and applies them.
 
     Args:
         strategy: tf.distribute.Strategy, under whose scope model and optimizer were made.
@@ -108,7 +108,7 @@ class TrainStep:
         self._run = devices.quiet_at_first(step)
 
     def __call__(self, iterator, steps):
-        """Makes updates.
+        """Makes steps.
 
         Args:
             iterator: of a distributed data set of each replica's batches.
