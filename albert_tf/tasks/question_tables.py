@@ -21,7 +21,7 @@ _NUMBERS = ("id", "idx", "index", "num")  # an answer may be the number of an op
 # What a column holds -> names that it may have, by precedence. Options may have a column each:
 # `option_columns`.
 ROLES = {
-    "id": ("id", "example_id", "qid", "question_id", "id_string", "idx"),
+    "id": ("id", "example_id", "qid", "question_id", "id_string", "idx", "guid"),
     "passage": ("article", "context", "passage", "paragraph", "premise", "story", "text",
                 "document", "dialogue", "support", "background", "flores_passage", "sent1"),
     "question": ("question", "question_text", "question_stem", "prompt", "query", "sentence",

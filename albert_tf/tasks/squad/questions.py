@@ -28,7 +28,7 @@ _PLACES = {
     "start": ("start", "offset", "start_index"),  # of characters, or perhaps of tokens
 }
 _ROLES = {  # names of SQuAD -> names that may stand for them, by precedence
-    "id": ("id", "query_id", "qid", "question_id"),
+    "id": ("id", "query_id", "qid", "question_id", "guid", "qas_id", "uuid"),
     "context": ("context", "context_text", "passage", "paragraph", "text", "document", "article"),
     "question": ("question", "query_text", "question_text", "query"),
     "answers": ("answers", "answer", "answer_text", "answers.text", "answer.text", "text"),
@@ -109,8 +109,9 @@ def entries(path, found=None):
 
     The `answers` of a qa, if it has some, are a list of dicts with `text`, `answer_start` and
     `start`, which is empty if none has a text. A question with empty answers is impossible if
-    others have some. `absent` says why, unless they are given and empty. `others` has the values of
-    keys that are not used. The context is not checked, and None if it is missing.
+    others have some, and one that is said to be impossible has none. `absent` says why, unless
+    that is written. `others` has the values of keys that are not used. The context is not checked,
+    and None if it is missing.
 
     Args:
         path: str.
@@ -131,11 +132,13 @@ def entries(path, found=None):
         by_id[qas_id] = where, context, _normal(qa, context, where) | {"id": qas_id}
     are_labelled = any(qa.get("answers") for *_, qa in by_id.values())
     for where, context, qa in by_id.values():
-        is_said = qa.get("is_impossible")
-        if (is_said or are_labelled) and not qa.get("answers"):
+        is_said, answers = qa.get("is_impossible"), qa.get("answers")
+        if is_said or (are_labelled and not answers):
             why = "" if is_said or "answers" in qa else "it has no key answers"
             if is_said is False:
                 why = "is_impossible is false, but there is no answer"
+            elif answers:  # which may be plausible ones
+                why = "is_impossible is true, and there are answers, which are not used"
             qa = {"absent": why} | qa | {"is_impossible": True, "answers": []}
         yield where, context, qa
 
@@ -381,7 +384,6 @@ def oddities(examples):
         is_astray = is_found and not text.startswith(answer, example.start_position)
         counts["silent"] += not example.question_text.strip()
         counts["several"] += bool(answer) and len(example.answers) > 1
-        counts["contradicting"] += example.is_impossible and bool(example.answers)
         counts["searched"] += example.places > 0
         counts["ambiguous"] += example.places > 1
         counts["astray"] += is_astray

@@ -348,8 +348,6 @@ class SquadData(base.DataSet):
         "lists them",
     }
     warnings: ClassVar[dict] = {
-        "contradicting": "{} questions are impossible and have answers: they are trained to have "
-        "none",
         "astray": "answer_start of {0} questions does not point at the answer's text (the first is "
         "{1[first]}); {1[elsewhere]} of these answers occur elsewhere in their context. Training "
         "takes the characters at answer_start: correct the file",

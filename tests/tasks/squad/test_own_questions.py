@@ -60,6 +60,7 @@ def read(tmp_path):
     [
         (nested(qa(id=272800), qa(id=272801)), ["272800", "272801"]),
         (nested(NO_ID, qa(id=None)), ["0", "1"]),
+        (nested(NO_ID | {"guid": "b"}), ["b"]),
         ({"data": [flat(), flat(id=7)]}, ["a", "7"]),
         ([flat(id=10**18 + 1), flat(id=7.0)], ["1000000000000000001", "7"]),
         ("\n".join(json.dumps(flat(id=i)) for i in (1, 2)), ["1", "2"]),
@@ -133,6 +134,7 @@ def test_tables(read):
         ({"answers": "", "is_impossible": ""}, (), True),
         ({"answers": [], "is_impossible": False}, (), True),
         ({"answers": "[]", "is_impossible": "yes"}, (), True),
+        ({"is_impossible": "yes"}, (), True),  # of KLUE, next to plausible answers
         ({"is_impossible": "no"}, ("1902",), False),
         ({"is_impossible": 0}, ("1902",), False),
         ({"is_impossible": 0.0}, ("1902",), False),
@@ -143,7 +145,8 @@ def test_tables(read):
 def test_forms_of_no_answer(read, changes, answers, is_impossible):
     ((_, example), path) = read(nested(qa(), qa(id="b", **changes)))
     assert (example.answers, example.is_impossible) == (answers, is_impossible)
-    assert bool(example.absent) == (is_impossible and changes.get("is_impossible") is False)
+    is_odd = changes.get("is_impossible") is False or "answers" not in changes
+    assert bool(example.absent) == (is_impossible and is_odd)
     assert questions.is_v2(path) == scores.read_gold(path)[1] == is_impossible
 
 
