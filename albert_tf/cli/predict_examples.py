@@ -168,12 +168,18 @@ def _form_in_order(lines, name, model, header, separator):
     if form not in (tables.TABS, tables.CSV):
         print(f"{name} is read with {form}", file=sys.stderr)
     first, *others = (x.decode(errors="replace").split(form.separator) for x in lines)
-    if header is None and tables.may_be_names(first, others):
+    if header is None:
+        _warn_of_header(name, first, others)
+    return form
+
+
+def _warn_of_header(name, first, others):
+    """Warns if the first row of a file (list of str) may have the names of columns."""
+    if tables.may_be_names(first, others):
         print(
             f"Warning: {name}, line 1 may be a header: then give --header, or --text_column",
             file=sys.stderr,
         )
-    return form
 
 
 def _of_lines(lines, name, model, form, columns, nulls):
@@ -219,13 +225,22 @@ def _candidates(model, given):
 
 
 def _first_in(candidates, names):
-    """The first of `_candidates` all of whose names are among some names; or None."""
-    return next((c for c in candidates if {*tables.names_in(c.values())} <= {*names}), None)
+    """The first of `_candidates` all of whose names are among some names, as they stand there.
+
+    Returns:
+        (dict of key -> column, empty if there is none; bool, whether it is the last, that of usual
+        names).
+    """
+    for found in candidates:
+        if tables.are_among(tables.names_in(found.values()), names):
+            is_last = found is candidates[-1]
+            return {key: tables.as_in(column, names) for key, column in found.items()}, is_last
+    return {}, False
 
 
 def _are_usual(columns):
     """Whether the columns have the names of the inputs, so that others are copied (bool)."""
-    return all(key == column for key, column in columns.items())
+    return all(key == tables.folded(str(column)) for key, column in columns.items())
 
 
 def _keys(lines, name, model, given, header):
@@ -247,8 +262,9 @@ def _keys(lines, name, model, given, header):
         with contextlib.suppress(UserError):  # `_of_object` names the line
             keys |= {*tables.flat(parse_json(line, name))}
     candidates = _candidates(model, given)
-    columns = _first_in(candidates, keys) or (given and next(iter(candidates), given))
-    if not given and _are_usual(columns):
+    columns, _ = _first_in(candidates, sorted(keys))
+    columns = columns or (given and next(iter(candidates), given))
+    if not given and all(key == column for key, column in columns.items()):
         columns = {}
     if columns:
         _check_columns(columns, model, header)
@@ -275,22 +291,22 @@ def _columns(lines, name, model, given, header, separator):
     for mark in dict.fromkeys((of_training, separator)):
         how = {"has_header": header, "delimiter": mark}
         table = tables.open_table(name, *sets, start=lines, **how)
-        columns = _first_in(candidates, table.header or ())
+        columns, is_usual = _first_in(candidates, table.header or ())
         if columns:
             break
     else:
         columns = given
         if "text" not in given and _are_of_training(lines, name, model, of_training):
             header = model.of_training.get("header") if header is None else header
-            if header is None and [*map(str.strip, table.first)] == [*model.header]:
-                header = True
+            if header is None and table.header is None:
+                header = _is_header(table, model) or None
             columns = model.trained_columns | given
             how = {"has_header": header, "delimiter": of_training}
-    if columns and (given or columns is not candidates[-1]):
+    if columns and (given or not is_usual):
         _check_columns(columns, model, header)
     elif columns or header:
-        place = f"{name}, line {table.left_out + 1}"
-        _check_header([*map(str.strip, table.first)], model, place)
+        place, keys = f"{name}, line {table.left_out + 1}", {c: key for key, c in columns.items()}
+        _check_header([keys.get(c.strip(), c.strip()) for c in table.first], model, place)
     return columns, how
 
 
@@ -324,7 +340,8 @@ def _of_table(lines, name, model, columns, copies, how):
             yield None
             continue
         others = zip(table.header, row.cells, strict=False) if copies else ()
-        found = {key: cell for key, cell in others if key not in model.outputs}
+        left_out = {*model.outputs, *columns.values()}
+        found = {key: cell for key, cell in others if key not in left_out}
         found |= dict(zip(columns, row.values, strict=True))
         yield example_of(_with_option_list(found, model), model, row.place)
 
@@ -522,11 +539,8 @@ def _are_of_training(lines, name, model, separator):
             )
         return False
     label = str(model.of_training.get("label_column") or "")
-    numbers = [int(column) for column in tables.columns_in(label) if column.isdecimal()]
-    # Perhaps the last row is cut.
-    cells = [row[n] if n < len(row) else "" for row in rows[:-1] or rows for n in numbers]
-    are_labels = sum(_may_be_label(cell, model.labels) for cell in cells) * 2 >= len(cells) > 0
-    has_labels = label in first or (are_labels and not form.spaced)
+    found = _have_labels(rows[:-1] or rows, model)  # perhaps the last row is cut
+    has_labels = label in first or (sum(found) * 2 >= len(found) > 0 and not form.spaced)
     if has_labels or separator or form.separator == "\t" or name.endswith(".csv"):
         return True
     print(
@@ -535,6 +549,32 @@ def _are_of_training(lines, name, model, separator):
         file=sys.stderr,
     )
     return False
+
+
+def _is_header(table, model):
+    """Whether a row with the columns of the training, given by number, is the first of a file.
+
+    It has names of the training, or no labels where all others have some. If it may have other
+    names, this is only a warning.
+    """
+    first, *others = ([*map(str.strip, row.cells)] for row in table.rows)
+    if model.header and tables.are_among(filter(None, first), model.header):
+        return True
+    (is_labelled, *labelled) = _have_labels([first, *others], model) or [True]
+    if labelled and all(labelled) and not is_labelled:
+        return True
+    _warn_of_header(table.path, first, others)
+    return False
+
+
+def _have_labels(rows, model):
+    """Whether rows (lists of str) have labels of the model where the training had: list of bool."""
+    label = str(model.of_training.get("label_column") or "")
+    numbers = [int(column) for column in tables.columns_in(label) if column.isdecimal()]
+    return [
+        all(n < len(row) and _may_be_label(row[n], model.labels) for n in numbers)
+        for row in (rows if numbers else ())
+    ]
 
 
 def _may_be_label(cell, labels):

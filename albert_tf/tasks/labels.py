@@ -73,7 +73,7 @@ def test_labels(task, table):
     except UserError:  # no column has this name or number
         return none
     names = {table.known[column] for column in task.label if column in table.known}
-    has_names = not (task.header and table.header) or names <= {*table.header}
+    has_names = not (task.header and table.header) or tables.are_among(names, table.header)
     given = (label.strip() for row in labelled.rows for label in row.values[len(task.text) :])
     if not has_names or label_lists.are_stand_ins(given, task.labels):
         return none

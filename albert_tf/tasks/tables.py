@@ -147,8 +147,12 @@ def names_in(columns):
 
 def _has_names(cells, any_of):
     """Whether cells (str) hold all names of one of several sets of columns, which has names."""
-    cells = {*cells}
-    return any(names and {*names} <= cells for names in map(names_in, any_of))
+    return any(names and are_among(names, cells) for names in map(names_in, any_of))
+
+
+def are_among(names, header):
+    """Whether all of some names of columns (str) are in a header, in any case: see `number_of`."""
+    return {*map(folded, names)} <= {*map(folded, header)}
 
 
 def find_form(content, path, any_of, delimiter=None, quoted_tabs=True):
@@ -215,7 +219,7 @@ def _rank(lines, form, any_of):
         return None
     wanted = [*filter(None, map(names_in, any_of))]
     needs_names = bool(wanted) or () in any_of
-    is_unnamed = needs_names and not _has_names(map(str.strip, first), any_of)
+    is_unnamed = needs_names and not _has_names([*map(str.strip, first)], any_of)
     if num_others > len(found) / 10 and (is_unnamed or not wanted):
         return None
     if width == 1:
@@ -628,14 +632,12 @@ def number_of(column, header, path, form=None, known=types.MappingProxyType({}))
         UserError: no column has this name, or two have.
     """
     if isinstance(column, int):
-        names = header or []
-        name = known.get(column, str(column) if column >= len(names) else None)
-        return names.index(name) if names.count(name) == 1 else column
-    alike = [number for number, name in enumerate(header) if folded(name) == folded(column)]
-    if column not in header and len(alike) == 1:
-        return alike[0]
-    if header.count(column) != 1:
-        state = "two columns are named" if column in header else "no column"
+        name = known.get(column, str(column) if column >= len(header or ()) else None)
+        found = _places_of(name, header or ()) if name else []
+        return found[0] if len(found) == 1 else column
+    found = _places_of(column, header)
+    if len(found) != 1:
+        state = "two columns are named" if found else "no column"
         quotes = ", and put a name with a comma in double quotes"
         remedy = quotes * any(f"{column}," in name for name in header)
         raise UserError(
@@ -643,7 +645,19 @@ def number_of(column, header, path, form=None, known=types.MappingProxyType({}))
             f"{f', with {form}' if form else ''}: check --text_column, --label_column, --delimiter"
             f"{remedy}"
         )
-    return header.index(column)
+    return found[0]
+
+
+def as_in(column, header):
+    """A column, whose name is as it stands in a header: int or str."""
+    found = _places_of(column, header) if isinstance(column, str) else []
+    return header[found[0]] if found else column
+
+
+def _places_of(name, header):
+    """The numbers of the columns with a name: exactly this one, or else in any case."""
+    exact = [number for number, other in enumerate(header) if other == name]
+    return exact or [n for n, other in enumerate(header) if folded(other) == folded(name)]
 
 
 def of_objects(found, path):

@@ -285,7 +285,21 @@ def test_the_header_of_the_training_is_no_example(tmp_path):
     model = model._replace(header=("sentence", "label"))
     for content in ("sentence\nA film\n", "sentence\tlabel\nA film\t1\n"):
         assert read(tmp_path, content, model) == [({"text": "A film"}, {})]
-    assert len(read(tmp_path, "Sentence\nA film\n", model)) == 2  # an example
+    assert len(read(tmp_path, "Phrase\nA film\n", model)) == 2  # an example
+    assert read(tmp_path, "SENTENCE\tId\nA film\t1\n", model) == [({"text": "A film"}, {})]
+    # Other names stand above labels.
+    model = model._replace(labels=("0", "1"))
+    assert read(tmp_path, "Comment\tClass\nA film\t1\n", model) == [({"text": "A film"}, {})]
+
+
+def test_names_of_columns_in_any_case(tmp_path):
+    model = model_of("text", of_training={"text_column": "Review", "label_column": "label"})
+    for content in ("REVIEW\tId\nA film\t1\n", '{"review": "A film"}\n'):
+        assert read(tmp_path, content, model) == [({"text": "A film"}, {})]
+    model = model_of("text", "text_pair")
+    assert read(tmp_path, "Id\tText\tText_Pair\n7\tA film\tA cat\n", model) == [
+        ({"text": "A film", "text_pair": "A cat"}, {"Id": "7"})
+    ]
 
 
 STARS = model_of("text", of_training={"text_column": "1", "label_column": "0"})
