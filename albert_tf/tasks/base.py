@@ -491,7 +491,9 @@ class DataSet:
             key_metric = self.task.key_metric
             evaluation.report_predictions(self.output_dir, metrics, member.step, key_metric)
         else:
-            print(f"The test set has no {self.labels_of_test}, so there are no metrics.")
+            print(
+                f"There are no metrics, since the test set has no {self.labels_of_test} to score."
+            )
 
 
 def collapsed(what, found, gold=()):

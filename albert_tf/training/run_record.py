@@ -124,6 +124,17 @@ def say_changes(before, described):
         print("\n  ".join(["Changed since the last start of this run:", *lines]))
 
 
+def warn_of_changed_files(before, described):
+    """Warns if files of a run that is done have changed; arguments are those of `say_changes`."""
+    earlier = before.input_files if before else {}
+    sizes = {path: size for path, size in described.input_files.items() if path in earlier}
+    if lines := _lines("{}, bytes", {path: earlier[path] for path in sizes}, sizes):
+        print(
+            f"Warning: files have changed since the training ({'; '.join(lines[:_MOST_FILES])}): "
+            "give another --output_dir to train on them"
+        )
+
+
 def check_done(found, step, last_step, settings, now):
     """Raises UserError if a run whose training is done is started with other settings.
 

@@ -108,6 +108,7 @@ def start(run, input_files, **weights):
         )
     if run.is_done:
         print(f"Nothing left to train: step {run.step} of {run.settings.train_steps} is done.")
+        run_record.warn_of_changed_files(before, described)
     elif run.is_chief:
         run_record.say_changes(before, described)
         run_record.write(run, described)

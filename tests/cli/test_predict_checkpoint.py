@@ -40,6 +40,18 @@ def run(run_main, capsys):
     return run
 
 
+def test_files_of_glue(classifier, run, tmp_path):
+    texts = {"text": "A cat, a dog.", "text_pair": "No."}
+    (expected,) = run(model=classifier, **texts)
+    lines = {
+        "test.tsv": "index\tsentence1\tsentence2\tlabel\n7\tA cat, a dog.\tNo.\tno\n",
+        "test.jsonl": '{"sentence1": "A cat, a dog.", "sentence2": "No.", "idx": 7}\n',
+    }
+    for name, content in lines.items():
+        (tmp_path / name).write_text(content)
+        assert run(model=classifier, input_file=tmp_path / name) == [expected]
+
+
 def test_what_a_pretrained_model_is_asked(release, run):
     loaded, text = albert_tf.load(release), "The [MASK] of the [MASK]."
     texts = ["He came.", "Then he left."]
@@ -66,7 +78,7 @@ def test_scores(release, run, run_main, capsys, tmp_path):
     assert found == [first, None, second]
     total = loaded.pseudo_perplexity(texts)
     line, counts = error.splitlines()[-1], [total[name] for name in ("num_pieces", "num_unknown")]
-    assert line.startswith("2 texts, {} pieces ({} unknown), 10 words: ".format(*counts))
+    assert line.startswith("2 texts, {} tokens ({} unknown), 10 words: ".format(*counts))
     assert f"pseudo-perplexity {total['pseudo_perplexity']:.4f} per token" in line
     (found,) = run(model=release, score=True, text=texts[0], method="original")
     assert found == pytest.approx(loaded.score(texts[0], "original"), rel=1e-5)

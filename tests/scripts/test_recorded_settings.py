@@ -402,7 +402,20 @@ def test_the_same_command_changes_no_file(again, out, run_main, capsys):
     short = {"task_name": "CoLA", "data_dir": GLUE, "do_train": True, "do_eval": True}
     run_main(run_classifier, **short, output_dir=out)  # what is not typed is as before
     assert contents(out) == before
-    assert capsys.readouterr().out.count("Nothing left to train: step 2 of 2 is done.") == 2
+    shown = capsys.readouterr().out
+    assert shown.count("Nothing left to train: step 2 of 2 is done.") == 2
+    assert "changed since" not in shown
+
+
+def test_a_changed_file_is_named_although_nothing_is_left_to_train(again, out, tmp_path, capsys):
+    data = shutil.copytree(GLUE / "CoLA", tmp_path / GLUE.name / "CoLA")
+    record = out / "run.json"
+    record.write_text(record.read_text().replace(str(GLUE), str(data.parent)))
+    with (data / "train.tsv").open("a") as file:
+        file.write("a\t1\t\tOne more.\n")
+    again(data_dir=data.parent)
+    (line,) = (x for x in capsys.readouterr().out.splitlines() if "changed since" in x)
+    assert line.count("bytes") == 1 and "train.tsv" in line
 
 
 @pytest.mark.parametrize(

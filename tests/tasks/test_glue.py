@@ -189,6 +189,13 @@ def test_short_rows_of_qqp_count(tokenizer, tmp_path):
     assert (examples, counts["left_out"]) == ([Example("0", "a", "b", "1")], 2)
 
 
+def test_a_copy_of_a_development_set_has_no_ids(tokenizer, tmp_path):
+    header = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String"
+    write(tmp_path, "MRPC/test.tsv", header, "1\t7\t8\ta\tb", "1\t7\t8\ta\tb")
+    examples, _ = read("mrpc", tmp_path, "test", tokenizer)
+    assert [example.guid for example in examples] == ["0", "1"]
+
+
 def test_blank_lines_count_and_texts_have_any_character_and_length(tokenizer, tmp_path):
     odd = f"0\tnul \0 bell \a no-break\xa0\t{'long ' * 200_000}\tentailment"
     write(tmp_path, "RTE/dev.tsv", "header", "", odd, "")
