@@ -23,7 +23,7 @@ CONFIG, TOKENIZER_CONFIG, TOKENIZER = "config.json", "tokenizer_config.json", "t
 SENTENCE_CONFIG = "sentence_bert_config.json"  # of Sentence-Transformers
 _TOKENIZER = {  # what their tokenizers may do otherwise -> what ours does
     "word_tokenizer_type": "basic", "subword_tokenizer_type": "wordpiece",
-    "tokenize_chinese_chars": True,
+    "tokenize_chinese_chars": True, "do_basic_tokenize": True,
 }  # fmt: skip
 _SPECIAL = {"cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}
 _ADDED = "added_tokens.json"
@@ -210,8 +210,9 @@ def check_tokenizer(directory, vocabulary):
         directory: str, of a model of transformers; nothing is checked without its files on tokens.
         vocabulary: str, path of its vocabulary.
     """
-    values = read_values(directory, TOKENIZER_CONFIG)
-    added = _added(directory, values)
+    of_model = {key: v for key, v in read_values(directory).items() if key == "tokenizer_class"}
+    own = read_values(directory, TOKENIZER_CONFIG)
+    values, added = of_model | own, _added(directory, own)
     if not (values or added):
         return
     content, is_wordpiece = files.read_bytes(vocabulary), vocabulary.endswith(".txt")
@@ -228,7 +229,7 @@ def check_tokenizer(directory, vocabulary):
         )
     if unlike := _unlike_ours(values, is_wordpiece):
         key, value = next(iter(unlike.items()))
-        path = os.path.join(directory, TOKENIZER_CONFIG)
+        path = os.path.join(directory, TOKENIZER_CONFIG if key in own else CONFIG)
         raise UserError(
             f"{path} has {key}={json.dumps(value)}, which albert_tf cannot do: use transformers"
         )

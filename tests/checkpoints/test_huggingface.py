@@ -658,6 +658,7 @@ def test_what_transformers_saves_is_read(part, written, tmp_path):
     [
         ({"word_tokenizer_type": "mecab"}, "a b", "tokenizer_config.json ... mecab"),
         ({"tokenize_chinese_chars": False}, "a b", "tokenizer_config.json ... false"),
+        ({"do_basic_tokenize": False}, "a b", "tokenizer_config.json ... false"),
         ({"strip_accents": True, "do_lower_case": False}, "a b", "strip_accents=true"),
         ({"tokenizer_class": "BertJapaneseTokenizer"}, "a b", "tokenizer_config.json ... Japanese"),
         ({"tokenizer_class": "BertTokenizerFast"}, "a b", None),
@@ -675,6 +676,10 @@ def test_tokenizers_that_make_other_pieces_are_refused(told, lines, message, tmp
     vocabulary.write_text("\n".join(lines.split(" ")) + "\n", encoding="utf-8")
     with refuses(message) if message else contextlib.nullcontext():
         huggingface.check_tokenizer(str(tmp_path), str(vocabulary))
+    if "tokenizer_class" in told:  # the config of the model may tell it
+        (tmp_path / "tokenizer_config.json").rename(tmp_path / "config.json")
+        with refuses("/config.json ... Japanese") if message else contextlib.nullcontext():
+            huggingface.check_tokenizer(str(tmp_path), str(vocabulary))
 
 
 @pytest.mark.parametrize(
