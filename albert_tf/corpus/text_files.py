@@ -47,11 +47,21 @@ _CODES = {  # other codes of ISO 639 -> those that sentence-splitter has
     for code in codes.split()
 }  # fmt: skip
 _GREEK_QUESTION = re.compile("([Ͱ-Ͽἀ-῿][;\u037e][\"'”’»)]*)(?=\\s+[\"'“«(]*[Ά-Ϋ])")
-_MARKS = "։؟۔।॥။።፧፨។៕᠃།༎᱾᱿꯫꧉܀׃。！？｡"
+_MARKS = "։؟۔।॥৷။።፧፨។៕᠃།༎᱾᱿꯫꧉܀׃。！？｡"
+_TYPED = (  # in place of marks that a keyboard lacks: Ethiopic, Indic, Armenian, Chinese, Japanese
+    r"፡፡|(?<=[\u0900-\u0dff])\|+(?!\S)|(?<=[\u0531-\u0587]):(?!\S)"
+    rf"|(?<={_UNSPACED})[!?]+(?=[\"'”’)]*{_UNSPACED})"
+)
 # The ends of sentences that Latin letters do not have, and in Georgian, which has no capitals.
 _ENDS = re.compile(
-    rf"([{_MARKS}][{_MARKS}.!?…]*(?: *[།༎])*[\"'”’»)\]）」』】》]*"
+    rf"((?:[{_MARKS}]|{_TYPED})[{_MARKS}.!?…]*(?: *[།༎])*[\"'”’»)\]）」』】》]*"
     r"|[.!?…][\"'”’“»)\]]*\s+(?=[\"'“„«(\[]*[ა-ჰ]))"
+)
+# The spaces after a sentence that ends in “ or «, as in German and Danish, or before „ or », and a
+# letter. A full stop after a few letters may be that of an abbreviation.
+_QUOTED = re.compile(
+    r"((?:[.?!…][\"'”’]*[“‘«‹][\"'”’“‘«‹)\]]*|(?:[!?…]|[^\W\d_]{4}\.)(?= +[„‚»›])))"
+    r" +(?=[„‚»›\"'(]*([^\W\d_]))"
 )
 
 
@@ -238,7 +248,7 @@ def sentences(chunk):
         found = []
         for paragraphs in documents:
             for text in filter(str.strip, paragraphs):
-                found += _in_windows(text, split)
+                found += _in_windows(" ".join(text.split()), split)  # also at no-break spaces
             found.append("")
     return [*found, ""] if chunk.ends_document else found, skipped
 
@@ -395,14 +405,15 @@ def _rules_of(language):
 
 def _splitter(language):
     """The function that splits a text into its sentences, list of str."""
-    rules = _rules_of(language)
-    if rules and _CODES.get(language, language) != "el":
+    rules, code = _rules_of(language), _CODES.get(language, language)
+    if code == "en":
         return rules
-    ends = _GREEK_QUESTION if rules else _ENDS
+    ends = (_GREEK_QUESTION if code == "el" else None) if rules else _ENDS
     return functools.partial(_by_marks, ends, rules or _rules_of("en"))
 
 
 def _by_marks(ends, split, text):
-    """Splits a text after the marks that match `ends`, and each part with `split`."""
-    parts = map(split, ends.sub("\\1\n", text).split("\n"))
-    return list(filter(None, itertools.chain.from_iterable(parts))) or [""]
+    """Splits a text after quotes and the marks that match `ends`, and each part with `split`."""
+    text = _QUOTED.sub(lambda match: match[1] + ("\n" if match[2].isupper() else " "), text)
+    text = ends.sub("\\1\n", text) if ends else text
+    return list(filter(None, itertools.chain.from_iterable(map(split, text.split("\n"))))) or [""]

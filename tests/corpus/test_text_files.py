@@ -202,7 +202,15 @@ def test_languages(tmp_path, splits):
         ("el", "Πού είσαι;|Εδώ; ναι."),
         ("bo", "བོད། །|ཡིག།"),
         ("vi", "Ông có 3.5 đồng.|J. K. Rowling đến!"),
-        ("zh", "“很好。”|好 3.5 吗？！|好。。"),
+        ("zh", "“很好。”|好 3.5 吗？！|好。。|好!|好?”|好的!"),
+        ("ti", "ሰላም፡፡|ነው፡፡"),
+        ("hy", "Նա գնաց:|Հետո 3:5 գնաց:"),
+        ("bn", "সে গেল৷|তার"),
+        (
+            "de",
+            "„Komm.“|Er ging.|„Wohin?“|Er sagte „Nein“ und „Ja!“ dazu.|»Los!«|Da, z. B. „Haus“.",
+        ),
+        ("da", "»Kom!«|Han gik bort.|»Hvorfor?«|Hun."),
     ],
 )
 def test_languages_without_rules_of_their_own(tmp_path, monkeypatch, splits, language, text):
@@ -210,6 +218,14 @@ def test_languages_without_rules_of_their_own(tmp_path, monkeypatch, splits, lan
     whole = text.replace("|", "" if language in ("ja", "zh") else " ").encode()
     found = read(tmp_path / "a", whole, input_format="documents", language=language)
     assert found == [*text.split("|"), ""]
+
+
+@pytest.mark.parametrize("space", ["\xa0", "\u3000", "\x0c", "\t", " \xa0 "])
+def test_any_white_space_ends_a_sentence(tmp_path, splits, space):
+    for language, ends in (("en", ("He left.", "He slept.")), ("hi", ("वह गया|", "था|"))):
+        text = space.join(ends).encode()
+        found = read(tmp_path / "a", text, input_format="documents", language=language)
+        assert found == [*ends, ""]
 
 
 @pytest.mark.parametrize("mark", "-\u2010\xac\xad")
