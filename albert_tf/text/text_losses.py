@@ -20,7 +20,8 @@ _SPECIAL = (
 _AS_IDS, _AS_TEXT = "special_ids", "special_text"  # how they are read, in keys of counts
 _SPECIAL_PATTERN = re.compile("|".join(map(re.escape, _SPECIAL)))
 _TAG = r"[/_][A-Z]{1,5}\$?"  # of a part of speech, such as NN or PROPN
-MARKUP = "have markup, such as <doc ...>, HTML, LaTeX or the links of a wiki"
+_TAGGED = r"[^\s/+]+/[^\W\d_]{1,5}"  # a word with any tag, as of Chinese and Japanese
+MARKUP = "have markup, such as <doc ...>, HTML, LaTeX, Markdown or the links of a wiki"
 TOKENIZED = "have spaces before commas and full stops, as tokenizers put them"
 _DIVIDED_OR_REPEATED = 0.1  # of the lines, above which something is said
 # Of the lines: those that the next one continues, and those with a capital first, since texts that
@@ -51,12 +52,14 @@ class _Form(NamedTuple):
 
 _FORMS = {  # what is said of the lines -> their form
     MARKUP: _Form(
-        r"[<&[{\\]",
+        r"[<&[{\\*#\u300a\uff3b]",
         re.compile(
             r"</?(?:doc|p|br|div|span|ref|a|b|i|h[1-6]|table|tr|td|ul|li|html|body)\b[^<>]*>"
-            r"|<\w+ [\w:]+=[\"'][^<>]*>|</[a-z:]{3,}>"  # of any language
+            r"|<\w+(?: [\w:]+=[^<>]+)+>|</[a-z:]{3,}>"  # of any language
             r"|&(?:[a-z]{2,8}|#x?[\da-f]+);"
-            r"|\[\[[^][]+\]\]|\{\{|\]\(https?:|\\(?:begin|section|cite|ref|frac|['\"`^~])\{",
+            r"|\[\[[^][]+\]\]|\{\{|\]\((?:https?:|#|[\w./-]+\.\w+\))|\\(?:begin|section|cite|ref|frac"
+            r"|['\"`^~])\{|\$[^$]*\\[a-z]+[^$]*\$|(?<!\S)\*\*\w[^*]*\*\*|\A\#{2,6} \w"
+            r"|\u300a[\u3041-\u3096]+\u300b|\uff3b\uff03",  # of Aozora
             re.IGNORECASE,
         ),
         "write plain text; WikiExtractor does so with --json, and --input_format=jsonl reads it",
@@ -99,7 +102,10 @@ _FORMS = {  # what is said of the lines -> their form
     ),
     "were divided into tokens, or have parts of speech": _Form(
         "[@/_#]",
-        re.compile(rf"\w@@ | @[-,.]@ |\w ##\w|{_TAG}\s+\S+{_TAG}(?:\s|\Z)"),
+        re.compile(
+            rf"\w@@ | @[-,.]@ |\w ##\w|</w>|{_TAG}\s+\S+{_TAG}(?:\s|\Z)"
+            rf"|(?<!\S){_TAGGED}[\s+]+{_TAGGED}[\s+]+{_TAGGED}(?:[\s+]|\Z)"
+        ),
         "take the text as it was written, without marks of subwords such as @@, and of tags",
     ),
     TOKENIZED: _Form(
@@ -270,6 +276,8 @@ def _count_wrapped(lines):
 def _striking(line):
     """What a line may have in common with others: list of keys of `Losses.count`."""
     line = line.strip()
+    if line[:1] != "|":
+        line = line.rstrip("|")  # a full stop of Hindi, as people type it
     if signs := _SEPARATOR.findall(_QUOTED.sub('""', line)):
         return [f"have columns, with {signs.count(sign)} {sign!r} in each" for sign in set(signs)]
     for kind, step in (("begin with", 1), ("end with", -1)):
