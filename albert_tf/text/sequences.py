@@ -143,9 +143,15 @@ def as_texts(texts: str | Texts, name: str = "texts") -> list[str]:
         raise UserError(f"{name} must be a str or a list of str. Received: {received}")
     for number, text in enumerate(found):
         if not isinstance(text, str):
-            hint = '. In pandas, fillna("") makes missing cells empty texts'
-            if isinstance(text, list | tuple | np.ndarray):
+            hint = ""
+            if str(text) in ("None", "nan", "<NA>", "NaT"):
+                hint = '. In pandas, fillna("") makes missing cells empty texts'
+            elif isinstance(text, list | tuple | np.ndarray):
                 hint = ". Give second texts as a list of their own, and words joined by spaces"
+            elif isinstance(text, bytes):
+                hint = ". Decode it: text.decode()"
+            elif isinstance(text, dict):
+                hint = ". A fine-tuned model takes a list of dicts in answers(examples)"
             received = f"{type(text).__name__} {text!r:.80}"
             raise UserError(f"{name}[{number}] must be a str. Received: {received}{hint}")
     return list(found)
