@@ -18,7 +18,7 @@ from albert_tf.errors import CalledElsewhere, UserError, check_choice, check_who
 from albert_tf.model.keras_model import ConfiguredModel
 from albert_tf.options import NUM_SPECIALS_OF_ONE, OF_WORDS, SCORE_METHODS
 from albert_tf.records import input_pipeline
-from albert_tf.tasks import data_report
+from albert_tf.tasks import data_report, tables
 from albert_tf.text import sequences
 from albert_tf.text.sequences import Texts
 from albert_tf.text.tokenization import FullTokenizer
@@ -378,23 +378,24 @@ class Loaded:
 
     def _of_table(self, table):
         """The arguments of `predict` in the columns of a DataFrame: dict."""
-        names = {name: _ARGUMENTS.get(name, name) for name in self.inputs}
-        flags = self._record.flags if self._record else {}
-        found, missing = {}, []
-        for name, argument in names.items():
-            possible = [
-                each for each in (flags.get(f"{name}_column"), name) if each in table.columns
-            ]
-            if possible:
-                found[argument] = table[possible[0]]
-            elif name not in self.optional_inputs:
-                missing.append(name)
-        if missing:
+        is_of_words, optional = self.task == OF_WORDS, self.optional_inputs
+        flags, data = (self._record.flags, self._record.data) if self._record else ({}, {})
+        trained = tables.trained_columns(self.inputs, flags, is_of_words)
+        required = [name for name in self.inputs if name not in optional]
+        possible = tables.candidates(required, trained, data.get("header", ()))
+        possible += [{"text": name} for name in tables.WORD_LISTS if is_of_words]
+        names = {str(name): name for name in table.columns}
+        found, _ = tables.first_in(possible, [*names])
+        if not found:
+            sought = " or ".join(dict.fromkeys(", ".join(each.values()) for each in possible))
+            arguments = ", ".join(_ARGUMENTS.get(name, name) for name in self.inputs)
             raise UserError(
-                f"the table has no column {', '.join(missing)}, but {', '.join(map(str, table))}: "
-                f"give its columns one by one, such as predict(table[{table.columns[0]!r}])"
+                f"the table has no column {sought}, but {', '.join(names)}: rename its columns, or "
+                f"give one for each argument: predict({arguments})"
             )
-        return found
+        for name in optional:
+            found = tables.first_in([{name: name}], [*names])[0] | found
+        return {_ARGUMENTS.get(name, name): table[names[each]] for name, each in found.items()}
 
     def _examples(self, inputs, named):
         """Arguments of `predict` as a list of dicts, and whether they are of one example."""

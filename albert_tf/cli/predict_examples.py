@@ -28,7 +28,6 @@ OUTPUTS = (  # in the order of an output line
 )  # fmt: skip
 # A key at least this similar to an input is misspelt: text_pairs is, question_id is not.
 CLOSE = 0.85
-_WORD_LISTS = ("tokens", "words")  # keys of JSON objects with a list of words in place of a text
 
 
 class Model(NamedTuple):
@@ -84,12 +83,7 @@ class Model(NamedTuple):
     @property
     def trained_columns(self):
         """The columns that the training read: dict from input to a name (str) or number (int)."""
-        found = {
-            name: tables.column_of(self.of_training.get(f"{name}_column")) for name in self.inputs
-        }
-        # For words, 0 is the default of a training, for which the column was found.
-        none = (None, "", 0) if self.is_of_words else (None, "")
-        return {name: column for name, column in found.items() if column not in none}
+        return tables.trained_columns(self.inputs, self.of_training, self.is_of_words)
 
     @property
     def is_of_texts(self):
@@ -210,32 +204,10 @@ def _of_lines(lines, name, model, form, columns, nulls):
 
 
 def _candidates(model, given):
-    """Which named columns or keys may hold the inputs: list of dicts of key -> column.
-
-    They are those that flags give; or those that the training read, then those with the names of
-    the inputs, each with others that flags give.
-    """
+    """The `tables.candidates` of a model; where flags give the text, those of flags alone."""
     if "text" in given:
         return [given] if tables.names_in(given.values()) else []
-    names = tables.names_of(model.header)
-    known = {key: names.get(column, column) for key, column in model.trained_columns.items()}
-    known = {key: column for key, column in known.items() if isinstance(column, str)}
-    usual = {key: key for key in model.required}
-    return [c for c in (known | given, usual | given) if {*model.required} <= {*c}]
-
-
-def _first_in(candidates, names):
-    """The first of `_candidates` all of whose names are among some names, as they stand there.
-
-    Returns:
-        (dict of key -> column, empty if there is none; bool, whether it is the last, that of usual
-        names).
-    """
-    for found in candidates:
-        if tables.are_among(tables.names_in(found.values()), names):
-            is_last = found is candidates[-1]
-            return {key: tables.as_in(column, names) for key, column in found.items()}, is_last
-    return {}, False
+    return tables.candidates(model.required, model.trained_columns, model.header, given)
 
 
 def _are_usual(columns):
@@ -262,7 +234,7 @@ def _keys(lines, name, model, given, header):
         with contextlib.suppress(UserError):  # `_of_object` names the line
             keys |= {*tables.flat(parse_json(line, name))}
     candidates = _candidates(model, given)
-    columns, _ = _first_in(candidates, sorted(keys))
+    columns, _ = tables.first_in(candidates, sorted(keys))
     columns = columns or (given and next(iter(candidates), given))
     if not given and all(key == column for key, column in columns.items()):
         columns = {}
@@ -291,7 +263,7 @@ def _columns(lines, name, model, given, header, separator):
     for mark in dict.fromkeys((of_training, separator)):
         how = {"has_header": header, "delimiter": mark}
         table = tables.open_table(name, *sets, start=lines, **how)
-        columns, is_usual = _first_in(candidates, table.header or ())
+        columns, is_usual = tables.first_in(candidates, table.header or ())
         if columns:
             break
     else:
@@ -662,7 +634,7 @@ def _of_object(text, model, columns, nulls, place):
             )
         found, texts = {key: found[column] for key, column in columns.items()}, {*columns}
     elif model.of_training:
-        left_out = {*model.outputs} - {*_WORD_LISTS}
+        left_out = {*model.outputs} - {*tables.WORD_LISTS}
         found = {key: value for key, value in found.items() if key not in left_out}
         texts = {*model.trained_columns.values()} & {*model.inputs}
     else:
@@ -714,7 +686,7 @@ def _with_words(example, model):
     As in the training, the words come before the text that they make up. Labels next to them are
     left out.
     """
-    for key in _WORD_LISTS:
+    for key in tables.WORD_LISTS:
         words, text = example.get(key), example.get("text")
         if not isinstance(words, list) or dict in map(type, words):
             continue

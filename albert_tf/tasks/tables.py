@@ -22,6 +22,7 @@ from albert_tf.errors import UserError, check_json, decode, parse_json
 
 SEPARATORS = {"\t": "tabs", ",": "commas", ";": "semicolons", "|": "vertical bars"}
 _UNUSUAL = {"^": "carets", "~": "tildes", "#": "number signs", ":": "colons"}  # separators too
+WORD_LISTS = ("tokens", "words")  # keys or columns with a list of words in place of a text
 _MOST_CELLS = 10_000_000  # of JSON objects that have few keys each, but all together many
 _SAMPLE, SAMPLE_LINES = 2**20, 200  # bytes and lines that tell the separator
 _CELL = re.compile(rb'("(?:[^"]|"")*+"|[^"\t\n]*+)(?:\t|\r?\n|\Z)')
@@ -658,6 +659,53 @@ def _places_of(name, header):
     """The numbers of the columns with a name: exactly this one, or else in any case."""
     exact = [number for number, other in enumerate(header) if other == name]
     return exact or [n for n, other in enumerate(header) if folded(other) == folded(name)]
+
+
+def trained_columns(inputs, flags, is_of_words):
+    """The columns that a training read: dict from input to a name (str) or number (int).
+
+    Args:
+        inputs: iterable of str, those of the model.
+        flags: Mapping, those of the training.
+        is_of_words: bool, whether the model labels words. Then 0 is the default, for which the
+            column was found.
+    """
+    found = {name: column_of(flags.get(f"{name}_column")) for name in inputs}
+    none = (None, "", 0) if is_of_words else (None, "")
+    return {name: column for name, column in found.items() if column not in none}
+
+
+def candidates(required, trained, header, given=types.MappingProxyType({})):
+    """Which named columns or keys may hold the inputs: list of dicts of key -> column.
+
+    They are those that the training read, then those with the names of the inputs, each with others
+    that the user gives.
+
+    Args:
+        required: sequence of str, inputs that every example needs.
+        trained: dict, as of `trained_columns`.
+        header: sequence of str, the names of the columns of the training file.
+        given: Mapping of key -> column.
+    """
+    names = names_of(header)
+    known = {key: names.get(column, column) for key, column in trained.items()}
+    known = {key: column for key, column in known.items() if isinstance(column, str)}
+    usual = {key: key for key in required}
+    return [c for c in (known | given, usual | given) if {*required} <= {*c}]
+
+
+def first_in(candidates, names):
+    """The first of `candidates` all of whose names are among some names, as they stand there.
+
+    Returns:
+        (dict of key -> column, empty if there is none; bool, whether it is the last, that of usual
+        names).
+    """
+    for found in candidates:
+        if are_among(names_in(found.values()), names):
+            is_last = found is candidates[-1]
+            return {key: as_in(column, names) for key, column in found.items()}, is_last
+    return {}, False
 
 
 def of_objects(found, path):

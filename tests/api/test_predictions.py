@@ -205,13 +205,22 @@ def test_tables_of_pandas(trained):
     assert_same(loaded.predict(table), expected)
     assert_same(loaded.predict(table["text"], table["text_pair"]), expected)
     assert loaded.embed(table["text"]).shape == (2, 32)
-    loaded._record.flags["text_column"] = "title"  # the column of the training comes first
-    both = table.rename(columns={"text": "title"}).assign(text="other")
-    assert_same(loaded.predict(both), expected)
+    assert_same(loaded.predict(table.rename(columns=str.upper)), expected)
     with refuses("text_pair ... id, text"):
+        loaded.predict(table[["id", "text"]])
+    # The columns of the training come first, also those that it read by number.
+    both = table.rename(columns={"text": "A Title"}).assign(text="other")
+    loaded._record.data["header"] = ["id", "label", "a title"]
+    for column in ("a title", "2"):
+        flags = {"text_column": column, "text_pair_column": "text_pair"}
+        loaded._record.flags.update(flags)
+        assert_same(loaded.predict(both), expected)
+    with refuses("a title, text_pair ... id, text"):
         loaded.predict(table[["id", "text"]])
     with refuses("texts ... float nan"):
         loaded.predict(pandas.Series(["a", float("nan")]), "b")
+    loaded, words = albert_tf.load(str(trained("ner"))), [["Holmes"], ["said", "Watson,"]]
+    assert_same(loaded.predict(pandas.DataFrame({"Tokens": words})), loaded.predict(words))
 
 
 def test_a_model_that_was_trained_with_fit_is_saved(trained, lines_of, tmp_path):
