@@ -16,7 +16,7 @@ from albert_tf.api import masked_text, saving, scoring
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import CalledElsewhere, UserError, check_choice, check_whole
 from albert_tf.model.keras_model import ConfiguredModel
-from albert_tf.options import NUM_SPECIALS_OF_ONE, OF_WORDS, SCORE_METHODS
+from albert_tf.options import MULTI_LABEL, NUM_SPECIALS_OF_ONE, OF_WORDS, SCORE_METHODS
 from albert_tf.records import input_pipeline
 from albert_tf.tasks import data_report, tables
 from albert_tf.text import sequences
@@ -89,6 +89,7 @@ class Loaded:
         directory: str | os.PathLike[str],
         model: Any = None,
         labels: Sequence[str] | None = None,
+        task: str | None = None,
     ) -> None:
         """Writes the model as a directory that `albert_tf.load`, predict.py and the scripts read.
 
@@ -100,23 +101,32 @@ class Loaded:
             model: one of `albert_tf.heads` to save in place of this model, with the same config and
                 vocabulary, such as a ClassificationModel that was trained with `fit`.
             labels: list of str, the classes of `model` in the order of its outputs; None for a
-                score.
+                score, or for those of this model.
+            task: str, "multi_label" if a text may have several of these labels; by default it has
+                one, if `model` is not this one.
 
         Raises:
             UserError: the directory is not empty or cannot be written, or the labels do not fit.
         """
         directory = os.fspath(directory)
         if model is None:
-            if labels is not None:
-                raise UserError("labels are those of model: give save(directory, model, labels)")
-            kind = self._task and self._task.kind
-            more = {"task": self._task, "record": self._record, "absent": self._absent}
-            saving.save(directory, self.model, self._text, kind, **more)
+            if labels is not None or task is not None:
+                raise UserError(
+                    "labels and task are those of model: give save(directory, model, labels, task)"
+                )
+            model = self.model
+        if not isinstance(model, ConfiguredModel):
+            raise UserError(f"model must be one of albert_tf.heads. Received: {model!r:.80}")
+        more: dict[str, Any] = {}
+        if model is self.model:
+            more = {"task": self._task, "absent": self._absent}
+            task = task or (MULTI_LABEL if self.task == MULTI_LABEL else None)
+        is_same = labels is None or (*labels,) == self.labels
+        if more and is_same and task in (None, self.task):
+            kind, more["record"] = self._task and self._task.kind, self._record
         else:
-            if not isinstance(model, ConfiguredModel):
-                raise UserError(f"model must be one of albert_tf.heads. Received: {model!r:.80}")
-            kind = saving.kind_of(model, labels)
-            saving.save(directory, model, self._text, kind)
+            kind = saving.kind_of(model, labels, task)
+        saving.save(directory, model, self._text, kind, **more)
 
     def embed(
         self,

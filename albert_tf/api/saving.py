@@ -7,40 +7,46 @@ from albert_tf import files, options, state_files
 from albert_tf.checkpoints import name_table, run_directory, source, writers
 from albert_tf.checkpoints.run_directory import FinetunedTask
 from albert_tf.config import CONFIG_FILE
-from albert_tf.errors import UserError
+from albert_tf.errors import UserError, check_choice
 from albert_tf.model import heads
 from albert_tf.tasks import multi_label, ner, race
 from albert_tf.tasks.squad import squad
 
-_TASK_OF_MODEL = {  # class of a model that was trained with `fit` -> name of its task
-    heads.ClassificationModel: "tsv",
-    heads.TokenClassificationModel: ner.NerTask.name,
-    heads.MultipleChoiceModel: race.RaceTask.name,
+_TASKS_OF_MODEL = {  # class of a model that was trained with `fit` -> names of its tasks
+    heads.ClassificationModel: ("tsv", options.MULTI_LABEL),  # the first one is the default
+    heads.TokenClassificationModel: (ner.NerTask.name,),
+    heads.MultipleChoiceModel: (race.RaceTask.name,),
 }
 
 
-def kind_of(model, labels):
+def kind_of(model, labels, task=None):
     """The FinetunedTask of a model that was trained with `fit`; None if its variables tell it.
 
     Args:
         model: one of albert_tf.heads.
         labels: sequence of str, its classes; None for one output, which is a score.
+        task: str, the name of its task; None for the default.
 
     Raises:
-        UserError: the labels do not fit the model.
+        UserError: the labels or the task do not fit the model.
     """
-    name = _TASK_OF_MODEL.get(type(model))
-    if name is None:
-        if labels is not None:
-            raise UserError(f"labels: a {type(model).__name__} has no classes")
+    names = _TASKS_OF_MODEL.get(type(model))
+    if names is None:
+        if labels is not None or task is not None:
+            raise UserError(f"labels, task: a {type(model).__name__} has no classes")
         return None
+    name = names[0] if task is None else task
+    check_choice("task", name, names)
     if name == race.RaceTask.name:
         return FinetunedTask(name, race.labels_of(model.choices))
-    if isinstance(labels, str) or (labels is not None and len({*labels}) < len(labels)):
-        raise UserError(f"labels must be a list of different str. Received: {labels!r:.80}")
+    are_missing = isinstance(labels, str) or (labels is None and name != names[0])
+    given = None if labels is None else tuple(map(str, labels))
+    if are_missing or (given is not None and len({*given}) < max(2, len(given))):
+        raise UserError(
+            f"labels must be a list of two or more different str. Received: {labels!r:.80}"
+        )
     outputs, scale = model.classifier.bias.shape[0], getattr(model, "scale", None)
-    labels = None if labels is None else tuple(map(str, labels))
-    kind = FinetunedTask(name, labels, scale and tuple(map(tuple, scale)))
+    kind = FinetunedTask(name, given, scale and tuple(map(tuple, scale)))
     if kind.num_outputs != outputs:
         raise UserError(
             f"labels must name the {outputs} outputs of the model. Received: {labels!r:.80}"

@@ -229,7 +229,7 @@ def test_a_model_that_was_trained_with_fit_is_saved(trained, lines_of, tmp_path)
     for labels in (None, ["a", "b"]):
         with refuses("3 outputs ... labels"):
             loaded.save(tmp_path / "saved", model, labels)
-    for labels in ("abc", ["a", "b", "b"]):
+    for labels in ("abc", ["a", "b", "b"], ["a"]):
         with refuses(f"labels ... {labels!r}"):
             loaded.save(tmp_path / "saved", model, labels)
     labels = ["good", "bad", "ugly"]
@@ -242,6 +242,20 @@ def test_a_model_that_was_trained_with_fit_is_saved(trained, lines_of, tmp_path)
     assert [row["label"] for row in found] == [labels[i] for i in logits.argmax(axis=1)]
     of_script = lines_of([{"text": "a film"}, {"text": "two films"}], model=tmp_path / "saved")
     assert_same(of_script, found)
+
+
+def test_a_model_is_saved_with_the_kind_of_its_task(trained, tmp_path):
+    loaded = albert_tf.load(str(trained("pair")))
+    loaded.save(tmp_path / "same", loaded.model, [*RTE])
+    assert albert_tf.load(tmp_path / "same").task == loaded.task
+    model = albert_tf.ClassificationModel(loaded.config, 2)
+    with refuses("task ... 'RTE'"):
+        loaded.save(tmp_path / "saved", model, ["a", "b"], task="RTE")
+    loaded.save(tmp_path / "saved", model, ["a", "b"], task="multi_label")
+    again = albert_tf.load(tmp_path / "saved")
+    again.save(tmp_path / "again", again.model, ["c", "d"])
+    again = albert_tf.load(tmp_path / "again")
+    assert (again.task, again.labels) == ("multi_label", ("c", "d"))
 
 
 def test_a_model_with_fewer_positions_is_saved_with_its_length(trained, tmp_path):
