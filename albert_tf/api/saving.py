@@ -77,7 +77,7 @@ def settings_of(config, tokenizer, record, flags=None, text=None):
         config=config.to_dict(),
         text=text,
         vocabulary=vocabulary,
-        data={name: value for name, value in record.data.items() if name == "header"},
+        data={k: v for k, v in record.data.items() if k in ("header", "word_pattern")},
     )
 
 

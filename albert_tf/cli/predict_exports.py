@@ -53,8 +53,13 @@ def of_export(directory, embeddings):
     num_options = specs["options"].shape[1] if "options" in specs else None
 
     def predict(examples):
-        for row in _run(directory, function, inputs, examples):
-            yield embeddings_of(row, embeddings) if embeddings else prediction(row, labels)
+        found = _run(directory, function, inputs, examples)
+        for row, example in zip(found, examples, strict=True):
+            row = embeddings_of(row, embeddings) if embeddings else prediction(row, labels)
+            given = example.get("text")
+            if isinstance(given, list) and len(row.get("words", given)) != len(given):
+                raise UserError(f"{directory} splits words of {given}: give --model=TRAINING")
+            yield row
 
     return Model(
         inputs,

@@ -279,24 +279,26 @@ class Sequences(NamedTuple):
 
 
 class WordLists(Texts):
-    """Texts as words with white space between them, cut into sequences: `tasks.ner` in a graph.
+    """Texts split into words, and cut into sequences: `tasks.ner` in a graph.
 
     Args:
         tokenizer: GraphTokenizer.
         max_seq_length: int, longest sequence in tokens.
         unknown_id: int, token for words that have none.
+        pattern: str, that of a word; None for words with white space between them.
     """
 
     signature: ClassVar[dict] = {"text": STRINGS}
 
-    def __init__(self, tokenizer, max_seq_length, unknown_id):
+    def __init__(self, tokenizer, max_seq_length, unknown_id, pattern=None):
         super().__init__(tokenizer, max_seq_length)
-        self._unknown_id = unknown_id
+        self._unknown_id, self._word = unknown_id, f"({pattern or WHITE_SPACE})"
 
     def __call__(self, text):
         """Sequences of string [B]; bytes that are not valid UTF-8 are dropped."""
         text = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="ignore")
-        words = tf.strings.split(tf.strings.regex_replace(text, f"{WHITE_SPACE}+", " "))
+        text = tf.strings.regex_replace(text, f"{WHITE_SPACE}+", " ")
+        words = tf.strings.split(tf.strings.regex_replace(text, self._word, r"\1 "))
         pieces = self._pieces(words.values)
         starts = pieces.row_starts()  # [N], among the tokens of all texts
         sentence = words.value_rowids()

@@ -203,7 +203,7 @@ class TokenFunctions(ClassifierFunctions):
 
     `serving_default` and `ids` take what a classifier's do and return `predictions` int32 [B, T]
     and `probabilities` float32 [B, T, C] of every token; those of padding are meaningless. `text`
-    takes `text`, string [B], words with white space between them, and returns `words` and `labels`,
+    takes `text`, string [B], splits it into words as in training, and returns `words` and `labels`,
     string [B, W], and `scores`, float32 [B, W], the probability of the label; "" and 0 fill up
     texts with fewer words than others. Texts of more than T - 2 tokens are split as in training.
     `embeddings` returns `pooled_output` [B, P, H], `sequence_output` [B, P, T, H] and `input_mask`

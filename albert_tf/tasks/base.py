@@ -76,6 +76,8 @@ class Task:
         kind: FinetunedTask, kept with a run so that checkpoints of another task are refused; None
             if the checkpoint's variables show the task.
         labels: tuple of str, the classes; None if there are none.
+        word_pattern: str, the pattern of a word in a text, for a model that labels words; None for
+            words with white space between them.
         input_names: tuple of str, keys of `examples`' inputs and arguments of a served model.
         optional_inputs: tuple of those at its end that an example may lack.
         schema: dict from feature name to FeatureSpec, of the records.
@@ -96,6 +98,7 @@ class Task:
     """
 
     kind = None
+    word_pattern = None
     chosen_metric = None
     optional_inputs = ()
     inputs = ("input_ids", "input_mask", "segment_ids")

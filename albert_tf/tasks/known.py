@@ -52,7 +52,11 @@ def data_set(settings, text, record=None):
         given = (tables.column_of(column or None) for column in (word, settings.label_column))
         columns = word_files.Columns(*given)
         labels = word_files.find_labels(data_dir, settings.labels, columns)
-        return ner.NerData(ner.NerTask(labels, text), *directories, columns=columns)
+        task = ner.NerTask(labels, text, ner.word_pattern_of(record, text.tokenizer))
+        data = ner.NerData(task, *directories, columns=columns)
+        if settings.do_train and not (record and record.data):
+            task.word_pattern = data.of_training[2]
+        return data
     task = _task_of_texts(name, settings, text, record)
     return classification.GlueData(
         task,
@@ -161,7 +165,7 @@ def make_task(kind, text, found):
     if name == squad.SquadTask.name:
         return _squad_task(text, found, recorded)
     if name == OF_WORDS:
-        return ner.NerTask(kind.labels, text)
+        return ner.NerTask(kind.labels, text, ner.word_pattern_of(record, text.tokenizer))
     if name == race.RaceTask.name:
         given = {key: recorded[key] for key in ("max_qa_length",) if key in recorded}
         longest = options.Race(**given).max_qa_length  # checked

@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import itertools
 import os
+import re
 from typing import ClassVar
 
 import numpy as np
@@ -23,7 +24,7 @@ from albert_tf.records import schemas
 from albert_tf.tasks import base, label_lists, tag_schemes, word_files
 from albert_tf.tasks.word_files import Word
 from albert_tf.text.sequences import pack_segments
-from albert_tf.text.tokenization import UNKNOWN
+from albert_tf.text.tokenization import UNKNOWN, is_unspaced
 from albert_tf.training.splits_and_results import Split
 
 
@@ -33,6 +34,7 @@ class NerTask(base.Task):
     Args:
         labels: tuple of str.
         text: TextInput.
+        word_pattern: str or None, as of a Task.
     """
 
     name = OF_WORDS
@@ -40,8 +42,8 @@ class NerTask(base.Task):
     classified = "words"
     objective = objectives.TOKEN_CLASSIFICATION
 
-    def __init__(self, labels, text):
-        self.labels, self.text = labels, text
+    def __init__(self, labels, text, word_pattern=None):
+        self.labels, self.text, self.word_pattern = labels, text, word_pattern
         self.scheme = tag_schemes.find(labels)
         self.key_metric = "f1" if self.scheme.marks else "eval_accuracy"
         self.kind = FinetunedTask(self.name, labels)
@@ -59,9 +61,9 @@ class NerTask(base.Task):
         return heads.TokenClassificationModel(config, len(self.labels), **options)
 
     def examples(self, inputs):
-        """Makes examples from dicts with `text`: words with white space between them, or a list."""
-        texts = (given["text"] for given in inputs)
-        words = (text.split() if isinstance(text, str) else text for text in texts)
+        """Makes examples from dicts with `text`: a str, which is split into words, or a list."""
+        texts, split = (given["text"] for given in inputs), re.compile(self.word_pattern or r"\S+")
+        words = (split.findall(text) if isinstance(text, str) else text for text in texts)
         return [[Word(word, "") for word in sentence] for sentence in words]
 
     def features(self, examples, counts=None):
@@ -175,8 +177,24 @@ class NerTask(base.Task):
     def served_functions(self, model, tokenizer, prefix):
         """Functions to export for a model."""
         (unknown,) = self.text.tokenizer.convert_tokens_to_ids([UNKNOWN])
-        texts = graph_inputs.WordLists(tokenizer, self.text.max_seq_length, unknown)
+        length, pattern = self.text.max_seq_length, self.word_pattern
+        texts = graph_inputs.WordLists(tokenizer, length, unknown, pattern)
         return signatures.TokenFunctions(model, texts, self.labels)
+
+
+def word_pattern_of(record, tokenizer):
+    """The pattern of the words of a trained model, as of a Task: str or None.
+
+    Args:
+        record: RunSettings of the training. A model of transformers has None: then each character
+            is a word if most pieces of its WordPiece vocabulary are characters, as of Chinese.
+        tokenizer: FullTokenizer.
+    """
+    if record or tokenizer.is_sentencepiece:
+        return record and record.data.get("word_pattern")
+    texts = [piece.removeprefix("##") for piece in tokenizer.vocab]
+    are_characters = sum(len(x) == 1 and is_unspaced(x) for x in texts) * 2 > len(texts)
+    return word_files.CHARACTERS if are_characters else None
 
 
 def true_labels(examples):
@@ -207,7 +225,7 @@ class NerData(base.DataSet):
     @property
     def header(self):
         """The names of the columns of the training file: tuple of str."""
-        form, _ = self._of_training
+        form, *_ = self.of_training
         return form.header
 
     @property
@@ -224,7 +242,7 @@ class NerData(base.DataSet):
         path, is_needed, form = self.sources(split)[0], split != "test", word_files.UNKNOWN
         if split != "train":
             with contextlib.suppress(UserError):  # the training file may not be needed
-                form, _ = self._of_training
+                form, *_ = self.of_training
         found = word_files.read(path, self.task.labels, is_needed, self.columns, form)
         if split == "test" and found.has_labels:
             label_lists.warn_if_all_alike(path, found.labels)
@@ -232,10 +250,10 @@ class NerData(base.DataSet):
         return found, {"comments": found.comments, "ragged": ragged}
 
     @functools.cached_property
-    def _of_training(self):
-        """Form and Columns of the training file."""
+    def of_training(self):
+        """Form and Columns of the training file, and the pattern of its words, as of a Task."""
         found = word_files.read_words(self.sources("train")[0], self.columns)
-        return found.form, found.columns
+        return found.form, found.columns, word_files.find_pattern(found.words)
 
     def _say(self, split, counts):
         if counts["words"]:
@@ -244,7 +262,7 @@ class NerData(base.DataSet):
 
     def described(self):
         """The training file and its columns."""
-        path, (_, columns) = self.sources("train")[0], self._of_training
+        path, (_, columns, _) = self.sources("train")[0], self.of_training
         label = "the last" if columns.label is None else columns.label
         words = f"word in column {columns.word}, label in column {label}"
         return f"{path}: {words}, {self.task.scheme.name}"

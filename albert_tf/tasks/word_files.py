@@ -30,8 +30,10 @@ _DIVIDES = re.compile(
     r"(sent(ence)?|doc(ument)?)s?([ _.-]?(#|id|idx|index|nr|no|num|number))?", re.IGNORECASE
 )
 _NUMBERED = re.compile(r"(sent(ence)?|doc(ument)?)\W+\d+", re.IGNORECASE)
+# Patterns of words that are single characters, for `re` and for RE2.
+CHARACTERS, CHARACTERS_AND_ASCII = r"\S", r"[0-9A-Za-z]+|\S"
 _ALIKE = 0.9  # of the lines of a file of words: those with as many columns
-_LONG = 13  # letters; few words have as many, and few texts of languages without spaces have less
+LONGEST = 12  # letters; few words have more, and few texts of languages without spaces have less
 _NO_LABELS = {"", "_", "-1", "-100"}  # in all lines of a test file
 _FEW = 20  # words, too few to tell a label from a name
 _MANY = 200  # words of a sentence, which is probably several
@@ -583,7 +585,7 @@ def _is_ragged(sentences):
     return widths.count(sentences.form.width) < _ALIKE * len(widths)
 
 
-def are_words(found, given, label, labels):
+def are_words(found, given, label, labels, longest=LONGEST):
     """Whether the lines of a file of an unknown kind are words, and not texts.
 
     Its name or its first line may tell. Otherwise, nearly all lines of words have as many columns,
@@ -597,6 +599,7 @@ def are_words(found, given, label, labels):
         given: str or int, the column of the words, by a flag; or None.
         label: str or int, the column of the labels in the training, -1 for the last; or None.
         labels: sequence of str, those of the model.
+        longest: int, characters of the longest words that texts without spaces cannot be.
     """
     if found.header or found.path.endswith(OF_WORDS_ALONE) or DOCUMENT_START in found.lines[0]:
         return True
@@ -622,7 +625,7 @@ def are_words(found, given, label, labels):
         is_apart &= any(are_tags)
     is_list = not (found.form.has_spaces or found.path.endswith(".csv"))
     is_list = is_list and not any(" " in cell for cell in itertools.chain(*columns))
-    counts = [sum(" " not in cell and 0 < len(cell) < _LONG for cell in cells) for cells in columns]
+    counts = [sum(" " not in x and 0 < len(x) <= longest for x in cells) for cells in columns]
     return (is_apart or is_list) and min(counts) * 2 > len(alike)
 
 
@@ -775,7 +778,7 @@ def _doubts(sentences, counts):
         )
     alone = (words[0] for words in sentences if len(words) == 1)
     texts = [word for word in words if " " in word.text]
-    texts = texts or [word for word in alone if len(word.text) >= _LONG]
+    texts = texts or [word for word in alone if len(word.text) > LONGEST]
     if len(texts) * 2 > total:
         yield (
             f"{texts[0].place}: {len(texts)} of {total} words seem to be texts, such as "
@@ -799,6 +802,22 @@ def _are_like_words(words):
     same = sum(word.text.casefold() == word.label.casefold() for word in letters)
     most = max(len(words), _MANY) / 2  # few words may have many morphological tags
     return len({word.label for word in words}) > most or same > max(len(letters), _FEW) / 3
+
+
+def find_pattern(words):
+    """The pattern of words such as those of a training, as of a `base.Task`: str or None.
+
+    They may be single characters, as of Chinese. Then letters and digits of ASCII between them may
+    still be words, such as NBA or 2004.
+
+    Args:
+        words: list of Word.
+    """
+    if sum(len(word.text) == 1 for word in words) < _ALIKE * len(words):
+        return None
+    texts = [word.text for word in words if word.text.isascii() and word.text.isalnum()]
+    are_whole = sum(len(text) > 1 for text in texts) > (1 - _ALIKE) * len(texts)
+    return CHARACTERS_AND_ASCII if are_whole else CHARACTERS
 
 
 def with_labels(sentences, labels):

@@ -216,6 +216,7 @@ def _train(run, data, evaluator):
         report = data.report(options.do_eval)
         if run.is_chief:
             report |= {"source": records.described, "header": [*data.header]}
+            report["word_pattern"] = data.task.word_pattern
             run_record.add_data(options.output_dir, report)
     lengths = None
     if not devices.is_tpu(run.strategy):

@@ -420,6 +420,7 @@ LABELLED = model_of(
 )
 QUESTIONS = model_of("question", "context", labels=("answer",))
 WORDS = model_of("text", labels=("words", "labels"), is_of_words=True)
+WORDS = WORDS._replace(predict=lambda rows: [{"words": row["text"].split()} for row in rows])
 TAGGED = WORDS._replace(of_training={"text_column": "0", "label_column": None})  # the default
 TAGGED = TAGGED._replace(labels=("NOUN", "VERB", ".", "o", "b-loc"))
 CHOICES = model_of("article", "question", "options", num_options=4, fewest_options=2)
@@ -573,6 +574,7 @@ def test_a_file_with_a_word_on_each_line(name, content, texts, tmp_path, capsys)
         ("in.txt", "Anna lives here\nUlm\n", "0", None),
         ("in.csv", "id,review\n1,It is so\n2,Fine\n3,It is not\n", "review", None),
         ("in.csv", "id,review\n1,北京\n2,柏林\n", "review", None),
+        ("in.txt", "北京\n柏林很大\n", None, ["北京", "柏林很大"]),
     ],
 )
 def test_a_given_column_of_words(name, content, column, words, tmp_path):
@@ -580,6 +582,22 @@ def test_a_given_column_of_words(name, content, column, words, tmp_path):
     model = TAGGED._replace(trained_on="train.tsv" if column is None else "train.txt")
     found = predict_examples.sentences(str(tmp_path / name), model, {"text": column})
     assert words == (found and found[0][0]["text"])
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("in.txt", "北京\n柏林很大\n", None),
+        ("in.txt", "北京\n柏林很大\n\n很大\n", None),
+        ("in.txt", "北\n京\n\n大\n", [["北", "京"], ["大"]]),
+        ("in.conll", "北京\n柏\n", [["北京", "柏"]]),
+    ],
+)
+def test_words_of_a_model_of_characters(name, content, words, tmp_path):
+    (tmp_path / name).write_text(content)
+    model = TAGGED._replace(predict=lambda rows: [{"words": [*row["text"]]} for row in rows])
+    found = predict_examples.sentences(str(tmp_path / name), model, {})
+    assert words == (found and [example[0]["text"] for example in found])
 
 
 @pytest.mark.parametrize(

@@ -422,13 +422,14 @@ def test_labels_of_two_schemes():
 
 
 @pytest.mark.parametrize(("typed", "word"), [({}, None), ({"text_column": "0"}, 0)])
-def test_a_recorded_default_is_no_column_that_was_chosen(typed, word, tmp_path):
+def test_a_recorded_default_is_no_column_that_was_chosen(typed, word, tokenizer, tmp_path):
     """Later commands find the words as the training did, which may not be the first column."""
     settings = types.SimpleNamespace(
         output_dir=str(tmp_path), data_dir=str(tmp_path), cached_dir=None, task_name="ner",
         text_column="0", label_column=None, labels=["O", "B-x"], typed=lambda _: typed,
+        do_train=False,
     )  # fmt: skip
-    assert known.data_set(settings, TextInput(None, 8, SIZES)).columns == Columns(word)
+    assert known.data_set(settings, TextInput(tokenizer, 8, SIZES)).columns == Columns(word)
 
 
 def scores_of(gold, found):
@@ -811,6 +812,47 @@ def test_the_graph_has_the_same_sequences(written, tokenizer, graph_tokenizer, m
         assert not wanted[name][:, length:].any()
     np.testing.assert_array_equal(found.places, np.argwhere(wanted["label_mask"]))
     assert found.counts.numpy()[3] == 0 and found.counts.numpy().sum() == len(wanted["input_ids"])
+
+
+@pytest.mark.parametrize(
+    ("words", "pattern"),
+    [
+        ("北 京 。 2 0 0 4 年 N B A", word_files.CHARACTERS),
+        (
+            "北 京 。 2004 年 、 NBA 很 好 。 " * 5 + "“ 好 ” 。 " * 30,
+            word_files.CHARACTERS_AND_ASCII,
+        ),
+        ("北京 很 大 。", None),
+        ("I am a man .", None),
+    ],
+)
+def test_texts_are_split_like_the_training(words, pattern, tokenizer, graph_tokenizer):
+    words = words.split()
+    assert word_files.find_pattern([word_files.Word(word, "O") for word in words]) == pattern
+    texts = [" ".join(words), *(["".join(words) + " \u3000\n京"] if pattern else [])]
+    wanted = [words, [*words, "京"]][: len(texts)]
+    task_of_them = ner.NerTask(LABELS, TextInput(tokenizer, 40, SIZES), pattern)
+    inputs = [{"text": text} for text in [*texts, ["北京", "大"]]]
+    examples = [[word.text for word in example] for example in task_of_them.examples(inputs)]
+    assert examples == [*wanted, ["北京", "大"]]
+    found = graph_inputs.WordLists(graph_tokenizer, 40, UNKNOWN, pattern)(tf.constant(texts))
+    assert [[word.decode() for word in row] for row in found.words.to_list()] == wanted
+
+
+@pytest.mark.parametrize(
+    ("is_sentencepiece", "data", "pattern"),
+    [
+        (False, None, r"\S"),
+        (True, None, None),
+        (False, {}, None),
+        (True, {"word_pattern": "."}, "."),
+    ],
+)
+def test_characters_of_a_vocabulary_of_chinese_are_words(is_sentencepiece, data, pattern):
+    vocab = dict.fromkeys(["[CLS]", "北", "##北", "京", "a"])
+    tokenizer = types.SimpleNamespace(vocab=vocab, is_sentencepiece=is_sentencepiece)
+    record = data if data is None else types.SimpleNamespace(data=data)
+    assert ner.word_pattern_of(record, tokenizer) == pattern
 
 
 @pytest.mark.parametrize("texts", [[], ["", " "]])
