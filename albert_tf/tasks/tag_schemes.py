@@ -39,7 +39,7 @@ class Scheme(NamedTuple):
     def fits(self, label):
         """Whether a label is one of the scheme (bool)."""
         found = self.pattern.fullmatch(label)
-        marks = self.marks.replace(self.outside, "")
+        marks = self.marks.replace("O", "").replace("o", "")
         return not marks or label == self.outside or bool(found and found["mark"] in marks)
 
     def for_seqeval(self, label):
@@ -71,7 +71,7 @@ def find(labels):
     """The scheme of labels: the first one that all fit, or plain tags if few begin with a mark.
 
     Labels that end with a mark are of a scheme only next to O, and small letters next to o: parts
-    of speech may look like them.
+    of speech may look like them. Instead of O, there may be one of the signs "-", "_" and "0".
 
     Args:
         labels: iterable of str.
@@ -82,8 +82,10 @@ def find(labels):
     labels = {*labels}
     if not labels & {"O", "o"} and any(label[1:2] == ":" for label in labels):
         return PLAIN  # plain tags such as M:NOUN and U:DET, kinds of errors
-    others = [*(TYPE_FIRST if "O" in labels else ()), *(SMALL if "o" in labels else ())]
-    for scheme in [*SCHEMES, *others]:
+    outside = next((label for label in "O-_0" if label in labels), "")
+    upper = [*SCHEMES, *(TYPE_FIRST if outside else ())]
+    upper = [scheme._replace(outside=outside or "O") for scheme in upper]
+    for scheme in [*upper, *(SMALL if "o" in labels else ())]:
         if labels != {scheme.outside} and all(map(scheme.fits, labels)):
             # Of I and E alone no span begins, so none would be complete.
             begins = any(scheme.for_seqeval(label)[0] in "BS" for label in labels)

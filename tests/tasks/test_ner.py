@@ -408,6 +408,8 @@ def test_forms_of_files(name, content, columns, comments, sentences, written):
         ("O x-L x-U", "BILOU after the type"), ("x-B x-I", "plain tags"),
         ("O NN-B NN-X", "plain tags"), ("O B:x I:x", "BIO"), ("o b-x i-x", "BIO in small letters"),
         ("o b-x e-x s-x", "BIOES in small letters"), ("b-x i-x", "plain tags"),
+        ("- x_B x_I", "BIO after the type"), ("_ B-x I-x", "BIO"), ("0 B-x E-x", "BIOES"),
+        ("- NN-S VB", "plain tags"), ("- 0", "plain tags"), ("-", "plain tags"),
         ("o n-b n-i", "plain tags"), ("o", "plain tags"), ("b i", "plain tags"),
     ],
 )  # fmt: skip
@@ -415,8 +417,13 @@ def test_the_scheme_of_labels(labels, name):
     assert tag_schemes.find(labels.split()).name == name
 
 
+def test_a_sign_for_words_in_no_span():
+    metrics = scores_of("- x_B x_I - y_B", "- x_B x_I y_B -")
+    assert metrics == {"precision": 0.5, "recall": 0.5, "f1": 0.5}
+
+
 def test_labels_of_two_schemes():
-    for labels in ("PER O B-x I-x", "L-x B-x E-x", "0 B-x", "_ B-x I-x"):
+    for labels in ("PER O B-x I-x", "L-x B-x E-x", "0 O B-x", "_ O B-x I-x"):
         with refuses(f"{labels.split()[0]} ... O"):
             tag_schemes.find(labels.split())
 
