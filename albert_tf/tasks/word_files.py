@@ -24,6 +24,7 @@ OF_WORDS_ALONE = (".conll", *ENDINGS[1])  # no file of texts has these endings
 DOCUMENT_START = "-DOCSTART-"
 # Usual keys of JSON objects, and names of columns.
 WORD_NAMES = ("tokens", "words", "token", "word", "form")
+_TEXTS = ("text", "sentence")  # keys whose value may be a list of words
 LABEL_NAMES = ("ner_tags", "tags", "labels", "label", "tag", "ner", "pos_tags", "pos", "upos")
 # Names of columns that number or name sentences, or what they are in; and such a number.
 _DIVIDES = re.compile(
@@ -384,6 +385,9 @@ def _of_objects(table, columns, known):
     """
     header, is_part = table.header, {*table.header} <= {*known}
     names = [n if n in header else None for n in _keys(known if is_part else header, columns)]
+    if not names[0] and columns.word is None:  # a text may be a list too
+        cells = dict(zip(header, table.rows[0].cells, strict=False))
+        names[0] = next((n for n in _TEXTS if label_lists.in_brackets(cells.get(n, ""))), None)
     needed = zip(columns[: 2 - is_part], names, strict=False)
     missing = [n for n, found in needed if n is not None and not found]
     if missing or not names[0]:

@@ -375,6 +375,8 @@ FORMS = [  # name, content, columns of word and label, number of comments, sente
       for names, columns in (("tokens,tags", ()), ("toks,gold", ("toks", "gold")), ("a,b", (1, 2)))
       for tags in ("['B-ORG' 'O']", "\"[\"\"B-ORG\"\", 'O']\"")),
     ("a.csv", "tokens\n\"['EU', ',']\"\n[Peter]\n", (), 0, ["EU ,", "Peter"]),
+    ("a.jsonl", '{"text": ["EU", ","], "labels": ["B-ORG", "O"]}\n'
+     '{"text": ["Peter"], "labels": ["B-PER"]}\n', (), 0, EU),
     ("a.jsonl", '{"tokens": ["New York", "is"]}\n', (), 0, ["New York is"]),
     ("a.jsonl", '{"tokens": ["a", "b"], "tags": [1.0, 0]}\n{"tokens": ["c"], "tags": [1]}', (), 0,
      ["a/1 b/0", "c/1"]),
