@@ -47,7 +47,8 @@ _MARKS = {
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
-_CONTROLS = bytes(set(range(32)) - set(b"\t\n\v\f\r\x1b"))
+# Text may have many U+0001 or U+0002, which separate parts of its cells.
+_CONTROLS = bytes(set(range(32)) - set(b"\1\2\t\n\v\f\r\x1b"))
 # Of the bytes: in UTF-16, half of those of Latin letters are zero, and of Cyrillic ones are four.
 _MANY_CONTROLS = 0.1
 _PRINTABLE = 0.9  # of the characters of a text in UTF-16

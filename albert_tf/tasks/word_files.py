@@ -24,6 +24,7 @@ OF_WORDS_ALONE = (".conll", *ENDINGS[1])  # no file of texts has these endings
 DOCUMENT_START = "-DOCSTART-"
 # Usual keys of JSON objects, and names of columns.
 WORD_NAMES = ("tokens", "words", "token", "word", "form")
+_BETWEEN = "\2"  # between the words of a sentence, and between its labels, as PaddleNLP writes them
 _TEXTS = ("text", "sentence")  # keys whose value may be a list of words
 LABEL_NAMES = ("ner_tags", "tags", "labels", "label", "tag", "ner", "pos_tags", "pos", "upos")
 # Names of columns that number or name sentences, or what they are in; and such a number.
@@ -316,6 +317,9 @@ def _lines(path, columns, form):
         lines = content.splitlines()  # of bytes, it knows only the line ends of ASCII
         places = [f"{path}, line {n}" for n in range(1, len(lines) + 1)]
         lines = _unquoted([*map(decode, lines, places)])
+        if any(_BETWEEN in line for line in lines):
+            lines[0] *= _BETWEEN in lines[0]  # the names of the columns
+            lines, places = map(list, zip(*_of_sentences(lines, places), strict=True))
         if all(map(_LISTED.fullmatch, _filled(lines))):
             lines = [re.sub("[,;] +", " ", line) for line in lines]
         return lines, places, columns, None
@@ -332,6 +336,15 @@ def _lines(path, columns, form):
         found = [(row.place, row.cells if any(row.cells) else ()) for row in table.rows]
     lines = [tables.tab_separated([cells]).removesuffix("\n") for _, cells in found]
     return lines, [place for place, _ in found], columns, table.header or []
+
+
+def _of_sentences(lines, places):
+    """Yields (line, place) of each word of lines with a sentence each, and a blank one after it."""
+    for line, place in zip(lines, places, strict=True):
+        cells = [cell.split(_BETWEEN) for cell in line.split("\t")]
+        with about(f"{place}: give as many labels as words, with U+0002 between them", ValueError):
+            yield from (("\t".join(word), place) for word in zip(*cells, strict=True))
+        yield "", place
 
 
 def _filled(lines):

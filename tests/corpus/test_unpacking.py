@@ -183,7 +183,9 @@ def test_utf16_without_a_mark(tmp_path, name, text):
     assert read(tmp_path / "a.txt", text.encode(name)).decode() == text
 
 
-@pytest.mark.parametrize("text", ["one\0two\nthree four\n" * 50, "\x1b[1mbold\x1b[0m\n" * 50])
+@pytest.mark.parametrize(
+    "text", ["one\0two\nthree four\n" * 50, "\x1b[1mbold\x1b[0m\n" * 50, "海\2钓\n" * 9]
+)
 def test_text_with_some_control_characters(tmp_path, text):
     assert read(tmp_path / "a.txt", text.encode()) == text.encode()
 

@@ -339,6 +339,9 @@ FORMS = [  # name, content, columns of word and label, number of comments, sente
      "1\tUlm\tB\t_\n", (), 1, ANNA),
     ("a.tsv", "#\tword\ttag\n1\tAnna\tB\n2\tin\tO\n\n1\tUlm\tB\n", (), 0, ANNA),
     # What divides sentences.
+    *(("a.tsv", f"{header}EU\2,\tB-ORG\2O\nPeter\tB-PER\n", (), 0, EU)
+      for header in ("", "text_a\tlabel\n")),
+    ("a.tsv", "EU\2,\nPeter\n", (), 0, ["EU ,", "Peter"]),
     ("a.tsv", "sent_id\tword\ttag\n1\tAnna\tB\n1\tin\tO\n2\tUlm\tB\n", (), 0, ANNA),
     ("a.csv", "sentence_idx,word,tag\n1,Anna,B\n1,in,O\n2,Ulm,B\n", (), 0, ANNA),
     ("a.csv", "doc_id,sent_id,word,tag\na,1,Anna,B\nb,1,in,O\n", (), 0, ["Anna/B", "in/O"]),
@@ -659,6 +662,7 @@ def test_doubts_about_labels(labels, doubt, written, capsys):
         ("a.jsonl", '{"tokens": ["EU"], "gold": ["O"]}', (None, "tag"), "tag ... 'tokens', 'gold'"),
         ("a.jsonl", '{"tokens": ["EU", "x"], "tags": ["O"]}', (), "line 1 ... 2 ... 1"),
         ("a.jsonl", '{"tokens": "EU x", "tags": ["O"]}', (), "line 1 ... EU x"),
+        ("a.tsv", "a\2b\tO\n", (), "line 1 ... U+0002"),
         ("a.jsonl", '{"text": "EU x", "label": [[0, 2, "ORG"]]}', (), "'text', 'label' ... lists"),
         ("a.jsonl", '{"tokens": ["EU"]}', (), "line 1"),
         ("a.jsonl", '{"tokens": ["EU"], "ner_tag": ["O"]}', (), "line 1 ... ner_tag ... --label_c"),
