@@ -444,6 +444,26 @@ def test_a_recorded_default_is_no_column_that_was_chosen(typed, word, tokenizer,
     assert known.data_set(settings, TextInput(tokenizer, 8, SIZES)).columns == Columns(word)
 
 
+@pytest.mark.parametrize(
+    ("record", "pattern"),
+    [
+        (None, word_files.CHARACTERS),
+        ({}, word_files.CHARACTERS),  # the training ended before its report
+        ({"header": []}, None),  # of an earlier version
+        ({"word_pattern": "."}, "."),
+    ],
+)
+def test_a_training_finds_how_texts_are_split(record, pattern, written, tokenizer, tmp_path):
+    written("北 O\n京 B-x\n", "train.txt")
+    settings = types.SimpleNamespace(
+        output_dir=str(tmp_path), data_dir=str(tmp_path), cached_dir=None, task_name="ner",
+        text_column="0", label_column=None, labels=None, typed=lambda _: {}, do_train=True,
+    )  # fmt: skip
+    record = record if record is None else types.SimpleNamespace(data=record)
+    data = known.data_set(settings, TextInput(tokenizer, 8, SIZES), record)
+    assert data.task.word_pattern == pattern
+
+
 def scores_of(gold, found):
     return tag_schemes.metrics([gold.split()], [found.split()], tag_schemes.find(gold.split()))
 
