@@ -133,6 +133,9 @@ def _new_paradigm(uid, values, place):
 def _pairs(path):
     """Yields (line of the good sentence, of the bad one), a dict with KEYS."""
     table = tables.open_table(path, *_NAMES, ())
+    if table.header:  # in any case
+        usual = {tables.as_in(name, table.header): name for names in _NAMES for name in names}
+        table = table._replace(header=[usual.get(name, name) for name in table.header])
     names = next((names for names in _NAMES if {*names} <= {*(table.header or [])}), None)
     if names is None and table.form.separator:
         yield from _unnamed_pairs(table)

@@ -387,7 +387,7 @@ def sentences(path, model, columns):
     form = word_files.Form(model.header, has_tabs=has_tabs)
     found = word_files.read_words(path, labels=model.labels, form=form)
     (probe,) = model.predict([{"text": "一二"}])  # its words may be single characters
-    longest = 1 if len(probe["words"]) > 1 else word_files.LONGEST
+    longest = 1 if len(probe.get("words", ())) > 1 else word_files.LONGEST
     names = {*found.rows[0], *found.header}
     is_named = wanted in names and wanted == of_training.get("text_column")
     if not (is_named or word_files.are_words(found, given, label, model.labels, longest)):

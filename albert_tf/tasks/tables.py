@@ -371,7 +371,7 @@ class Table(NamedTuple):
                 _check_against_first(row, self)
             cells = row.cells or blank
             if len(cells) >= width:
-                if not self.form.separator:
+                if row.cells and not self.form.separator:
                     self._check_values(numbers, cells, row.place)
                 found.append(row._replace(cells=cells, values=[cells[n] for n in numbers]))
             elif cells and not skip_short:

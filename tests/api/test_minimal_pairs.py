@@ -138,7 +138,7 @@ def test_a_table_of_unknown_columns_is_refused(write):
         (json_lines(PAIR) + "x\n", "line 2 ... JSON"),
         ("True\tthe author laughs\nFalse\tthe author laugh\n" * 2, "0 ... 'True'"),
         ("it is so\t1\nit be so\t0\n" * 2, "1 ... '1'"),
-        ("Good\tBad\nit is so\tit be so\n", "sentence_good ... Good, Bad"),
+        ("Right\tWrong\nit is so\tit be so\n", "sentence_good ... Right, Wrong"),
     ],
 )
 def test_bad_files(content, message, write):
