@@ -57,10 +57,10 @@ _ENDS = re.compile(
     rf"((?:[{_MARKS}]|{_TYPED})[{_MARKS}.!?…]*(?: *[།༎])*[\"'”’»)\]）」』】》]*"
     r"|[.!?…][\"'”’“»)\]]*\s+(?=[\"'“„«(\[]*[ა-ჰ]))"
 )
-# The spaces after a sentence that ends in “ or «, as in German and Danish, or before „ or », and a
-# letter. A full stop after a few letters may be that of an abbreviation.
+# The spaces after a sentence that ends in “ or «, as in German and Danish, or before „ or » and a
+# letter. A full stop there may be that of an abbreviation.
 _QUOTED = re.compile(
-    r"((?:[.?!…][\"'”’]*[“‘«‹][\"'”’“‘«‹)\]]*|(?:[!?…]|[^\W\d_]{4}\.)(?= +[„‚»›])))"
+    r"((?:[.?!…][\"'”’]*[“‘«‹][\"'”’“‘«‹)\]]*|[!?…](?= +[„‚»›])))"
     r" +(?=[„‚»›\"'(]*([^\W\d_]))"
 )
 

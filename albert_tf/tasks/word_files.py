@@ -317,8 +317,8 @@ def _lines(path, columns, form):
         lines = content.splitlines()  # of bytes, it knows only the line ends of ASCII
         places = [f"{path}, line {n}" for n in range(1, len(lines) + 1)]
         lines = _unquoted([*map(decode, lines, places)])
-        if any(_BETWEEN in line for line in lines):
-            lines[0] *= _BETWEEN in lines[0]  # the names of the columns
+        if sum(_BETWEEN in line for line in lines) * 3 >= len(_filled(lines)) > 0:
+            lines[0] *= {*lines[0].split("\t")}.isdisjoint(LABEL_NAMES)  # names of columns
             lines, places = map(list, zip(*_of_sentences(lines, places), strict=True))
         if all(map(_LISTED.fullmatch, _filled(lines))):
             lines = [re.sub("[,;] +", " ", line) for line in lines]

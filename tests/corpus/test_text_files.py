@@ -208,9 +208,9 @@ def test_languages(tmp_path, splits):
         ("bn", "সে গেল৷|তার"),
         (
             "de",
-            "„Komm.“|Er ging.|„Wohin?“|Er sagte „Nein“ und „Ja!“ dazu.|»Los!«|Da, z. B. „Haus“.",
+            "„Komm.“|Er ging!|„Wohin?“|Er sagte „Nein“ und „Ja!“ dazu: „Los!“|Von griech. „Licht“.",
         ),
-        ("da", "»Kom!«|Han gik bort.|»Hvorfor?«|Hun."),
+        ("da", "»Kom!«|Han gik bort!|»Hvorfor?«|Hun."),
     ],
 )
 def test_languages_without_rules_of_their_own(tmp_path, monkeypatch, splits, language, text):
