@@ -212,7 +212,8 @@ def check_tokenizer(directory, vocabulary):
     """
     of_model = {key: v for key, v in read_values(directory).items() if key == "tokenizer_class"}
     own = read_values(directory, TOKENIZER_CONFIG)
-    values, added = of_model | own, _added(directory, own)
+    values = own if own.get("tokenizer_class") else own | of_model
+    added = _added(directory, own)
     if not (values or added):
         return
     content, is_wordpiece = files.read_bytes(vocabulary), vocabulary.endswith(".txt")

@@ -50,17 +50,19 @@ _GREEK_QUESTION = re.compile("([Ͱ-Ͽἀ-῿][;\u037e][\"'”’»)]*)(?=\\s+[\"
 _MARKS = "։؟۔।॥৷။።፧፨។៕᠃།༎᱾᱿꯫꧉܀׃。！？｡"
 _TYPED = (  # in place of marks that a keyboard lacks: Ethiopic, Indic, Armenian, Chinese, Japanese
     r"፡፡|(?<=[\u0900-\u0dff])\|+(?!\S)|(?<=[\u0531-\u0587]):(?!\S)"
-    rf"|(?<={_UNSPACED})[!?]+(?=[\"'”’)]*{_UNSPACED})"
+    rf"|(?<={_UNSPACED})[!?]+(?=[\"'”’)]*(?![。，、；：！？》」』）】]){_UNSPACED})"
 )
 # The ends of sentences that Latin letters do not have, and in Georgian, which has no capitals.
 _ENDS = re.compile(
     rf"((?:[{_MARKS}]|{_TYPED})[{_MARKS}.!?…]*(?: *[།༎])*[\"'”’»)\]）」』】》]*"
     r"|[.!?…][\"'”’“»)\]]*\s+(?=[\"'“„«(\[]*[ა-ჰ]))"
 )
+# White space, but a no-break space after what may be an abbreviation is apart: `Vol. II`.
+_SPACE = re.compile(r"((?:(?<=\b\w\.)|(?<=\b\w\w\.)|(?<=\b\w\w\w\.))[\xa0\u202f](?!\s))|\s+")
 # The spaces after a sentence that ends in “ or «, as in German and Danish, or before „ or » and a
 # letter. A full stop there may be that of an abbreviation.
 _QUOTED = re.compile(
-    r"((?:[.?!…][\"'”’]*[“‘«‹][\"'”’“‘«‹)\]]*|[!?…](?= +[„‚»›])))"
+    r"((?:[.?!…][\"'”’]*[“‘«‹][\"'”’“‘«‹)\]]*|[!?](?= +[„‚»›])))"
     r" +(?=[„‚»›\"'(]*([^\W\d_]))"
 )
 
@@ -248,7 +250,8 @@ def sentences(chunk):
         found = []
         for paragraphs in documents:
             for text in filter(str.strip, paragraphs):
-                found += _in_windows(" ".join(text.split()), split)  # also at no-break spaces
+                text = _SPACE.sub(lambda match: match[1] or " ", text).strip()
+                found += _in_windows(text, split)
             found.append("")
     return [*found, ""] if chunk.ends_document else found, skipped
 

@@ -830,7 +830,7 @@ def find_pattern(words):
     Args:
         words: list of Word.
     """
-    if sum(len(word.text) == 1 for word in words) < _ALIKE * len(words):
+    if not words or sum(len(word.text) == 1 for word in words) < _ALIKE * len(words):
         return None
     texts = [word.text for word in words if word.text.isascii() and word.text.isalnum()]
     are_whole = sum(len(text) > 1 for text in texts) > (1 - _ALIKE) * len(texts)

@@ -57,8 +57,9 @@ _FORMS = {  # what is said of the lines -> their form
             r"</?(?:doc|p|br|div|span|ref|a|b|i|h[1-6]|table|tr|td|ul|li|html|body)\b[^<>]*>"
             r"|<\w+(?: [\w:]+=[^<>]+)+>|</[a-z:]{3,}>"  # of any language
             r"|&(?:[a-z]{2,8}|#x?[\da-f]+);"
-            r"|\[\[[^][]+\]\]|\{\{|\]\((?:https?:|#|[\w./-]+\.\w+\))|\\(?:begin|section|cite|ref|frac"
-            r"|['\"`^~])\{|\$[^$]*\\[a-z]+[^$]*\$|(?<!\S)\*\*\w[^*]*\*\*|\A\#{2,6} \w"
+            r"|\[\[[^][]+\]\]|\{\{|\]\((?:https?:|#)|(?<!\w)\[[^][]+\]\([\w./-]+\.\w+\)"
+            r"|(?<!\S)\*\*\w[^*]*\*\*|\A\#{2,6} \w"
+            r"|\\(?:begin|section|cite|ref|frac|['\"`^~])\{|\$[^$\d]*(?<![A-Za-z:])\\[a-z]+[^$]*\$"
             r"|\u300a[\u3041-\u3096]+\u300b|\uff3b\uff03",  # of Aozora
             re.IGNORECASE,
         ),
@@ -104,7 +105,7 @@ _FORMS = {  # what is said of the lines -> their form
         "[@/_#]",
         re.compile(
             rf"\w@@ | @[-,.]@ |\w ##\w|</w>|{_TAG}\s+\S+{_TAG}(?:\s|\Z)"
-            rf"|(?<!\S){_TAGGED}[\s+]+{_TAGGED}[\s+]+{_TAGGED}(?:[\s+]|\Z)"
+            rf"|(?<!\S)(?:{_TAGGED}[\s+]+){{3}}{_TAGGED}(?:[\s+]|\Z)"
         ),
         "take the text as it was written, without marks of subwords such as @@, and of tags",
     ),

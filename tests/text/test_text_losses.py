@@ -170,6 +170,7 @@ KEPT = CleanUp(True, False)  # accents
         ("Rome\nfilm\nthe\ncat\ndog", ()),
         ("queries of people\nhow to\nwhat is this for\nRome\nthe longest words of it\nfilm", ()),
         ("see a/an and/or user_name @home", ()),
+        ("and/or his/her she/he\nset $HOME\\bin to $PATH\ny = x[i](a.b)", ()),
         ("# a = b ** c; f(**d); e[0](f) $5 and $6\nif a < b = c > d: he/she", ()),
         (each("वह {1}|"), (KEPT, "nfkc")),
         ("MKVLAAGIVPLLLAACGGSTEEKKRRWYHQNDM" * 3, ()),
