@@ -528,14 +528,15 @@ def _are_of_training(lines, name, model, separator):
 def _is_header(table, model):
     """Whether a row with the columns of the training, given by number, is the first of a file.
 
-    It has names of the training, or no labels where all others have some. If it may have other
-    names, this is only a warning.
+    It has names of the training; or single words, and no labels where all others have some. If it
+    may have other names, this is only a warning.
     """
     first, *others = ([*map(str.strip, row.cells)] for row in table.rows)
     if model.header and tables.are_among(filter(None, first), model.header):
         return True
     (is_labelled, *labelled) = _have_labels([first, *others], model) or [True]
-    if labelled and all(labelled) and not is_labelled:
+    if labelled and all(labelled) and not is_labelled and tables.are_words(first):
+        print(f"{table.path}: line 1 is taken for a header", file=sys.stderr)
         return True
     _warn_of_header(table.path, first, others)
     return False

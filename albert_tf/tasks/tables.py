@@ -220,7 +220,9 @@ def _rank(lines, form, any_of):
         return None
     wanted = [*filter(None, map(names_in, any_of))]
     needs_names = bool(wanted) or () in any_of
-    is_unnamed = needs_names and not _has_names([*map(str.strip, first)], any_of)
+    # `Text: so` may be a text.
+    cells = [cell.strip() for cell in first if form.separator not in _UNUSUAL or cell.islower()]
+    is_unnamed = needs_names and not _has_names(cells, any_of)
     if num_others > len(found) / 10 and (is_unnamed or not wanted):
         return None
     if width == 1:
@@ -690,8 +692,10 @@ def candidates(required, trained, header, given=types.MappingProxyType({})):
     names = names_of(header)
     known = {key: names.get(column, column) for key, column in trained.items()}
     known = {key: column for key, column in known.items() if isinstance(column, str)}
+    needed = {key: column for key, column in known.items() if key in required}
     usual = {key: key for key in required}
-    return [c for c in (known | given, usual | given) if {*required} <= {*c}]
+    found = (each | given for each in (known, needed, usual))
+    return [each for each in found if {*required} <= {*each}]
 
 
 def first_in(candidates, names):

@@ -290,6 +290,8 @@ def test_the_header_of_the_training_is_no_example(tmp_path):
     # Other names stand above labels.
     model = model._replace(labels=("0", "1"))
     assert read(tmp_path, "Comment\tClass\nA film\t1\n", model) == [({"text": "A film"}, {})]
+    assert len(read(tmp_path, "A so so film\tneutral\nA film\t1\n", model)) == 2
+    assert len(read(tmp_path, "TEXT: so\nA film: b\n", model_of("text"))) == 2
 
 
 def test_names_of_columns_in_any_case(tmp_path):
