@@ -30,7 +30,7 @@ from albert_tf.corpus import (
 from albert_tf.errors import UserError
 from albert_tf.records import input_pipeline, record_files, schemas
 
-_FORMAT = 8  # of the work directory; raise it if files or random draws change
+_FORMAT = 9  # of the work directory; raise it if files or random draws change
 _NUM_LOGGED = 20
 # A sentence this many times longer than an instance is probably a text without line breaks.
 _FAR_LONGER = 4
