@@ -18,7 +18,7 @@ from albert_tf.errors import CalledElsewhere, UserError, check_choice, check_who
 from albert_tf.model.keras_model import ConfiguredModel
 from albert_tf.options import MULTI_LABEL, NUM_SPECIALS_OF_ONE, OF_WORDS, SCORE_METHODS
 from albert_tf.records import input_pipeline
-from albert_tf.tasks import data_report, tables
+from albert_tf.tasks import data_report, glue, tables
 from albert_tf.text import sequences
 from albert_tf.text.sequences import Texts
 from albert_tf.text.tokenization import FullTokenizer
@@ -390,6 +390,7 @@ class Loaded:
         """The arguments of `predict` in the columns of a DataFrame: dict."""
         is_of_words, optional = self.task == OF_WORDS, self.optional_inputs
         flags, data = (self._record.flags, self._record.data) if self._record else ({}, {})
+        flags = glue.columns_of(self.task) | flags
         trained = tables.trained_columns(self.inputs, flags, is_of_words)
         required = [name for name in self.inputs if name not in optional]
         possible = tables.candidates(required, trained, data.get("header", ()))

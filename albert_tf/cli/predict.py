@@ -206,15 +206,6 @@ def load(given, batch_size=32):
     return loaded, found.settings
 
 
-def _columns_of(task):
-    """The names of the texts in the files of a task (str) of GLUE: dict from flag to name."""
-    from albert_tf.tasks import glue
-
-    row = glue.TASKS.get(task)
-    names = row.names[: len(row.text)] if row else ()
-    return dict(zip(("text_column", "text_pair_column"), names, strict=False))
-
-
 def of_checkpoint(loaded, embeddings, record):
     """Makes the Model of an `albert_tf.api.loaded.Loaded`.
 
@@ -226,6 +217,8 @@ def of_checkpoint(loaded, embeddings, record):
     Raises:
         UserError: the model is not fine-tuned, and `embeddings` is empty, or it has no pooler.
     """
+    from albert_tf.tasks import glue
+
     if embeddings:
         if not loaded.has_pooler:
             raise UserError(
@@ -259,7 +252,7 @@ def of_checkpoint(loaded, embeddings, record):
         fewest_options=num_options and 2,
         is_of_words=loaded.task == options.OF_WORDS,
         labels=loaded.labels or (),
-        of_training=_columns_of(loaded.task) | (record.flags if record else {}),
+        of_training=glue.columns_of(loaded.task) | (record.flags if record else {}),
         header=tuple(record.data.get("header", ())) if record else (),
         trained_on=next(iter(record.input_files), "") if record else "",
     )

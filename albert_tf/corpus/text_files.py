@@ -57,8 +57,10 @@ _ENDS = re.compile(
     rf"((?:[{_MARKS}]|{_TYPED})[{_MARKS}.!?…]*(?: *[།༎])*[\"'”’»)\]）」』】》]*"
     r"|[.!?…][\"'”’“»)\]]*\s+(?=[\"'“„«(\[]*[ა-ჰ]))"
 )
-# White space, but a no-break space after what may be an abbreviation is apart: `Vol. II`.
-_SPACE = re.compile(r"((?:(?<=\b\w\.)|(?<=\b\w\w\.)|(?<=\b\w\w\w\.))[\xa0\u202f](?!\s))|\s+")
+# White space but spaces. A no-break space after what may be an abbreviation stays: `Vol. II`.
+_SPACE = re.compile(
+    r"[^\S ](?:(?=\s)|(?<!\b\w\.[\xa0\u202f])(?<!\b\w\w\.[\xa0\u202f])(?<!\b\w\w\w\.[\xa0\u202f]))"
+)
 # The spaces after a sentence that ends in “ or «, as in German and Danish, or before „ or » and a
 # letter. A full stop there may be that of an abbreviation.
 _QUOTED = re.compile(
@@ -250,8 +252,7 @@ def sentences(chunk):
         found = []
         for paragraphs in documents:
             for text in filter(str.strip, paragraphs):
-                text = _SPACE.sub(lambda match: match[1] or " ", text).strip()
-                found += _in_windows(text, split)
+                found += _in_windows(_SPACE.sub(" ", text).strip(), split)
             found.append("")
     return [*found, ""] if chunk.ends_document else found, skipped
 

@@ -238,6 +238,13 @@ def find_task(name):
     return TASKS[name.lower()]
 
 
+def columns_of(name):
+    """The names of the texts in the files of a task (str) of GLUE: dict from flag to name."""
+    row = TASKS.get(name)
+    names = row.names[: len(row.text)] if row else ()
+    return dict(zip(("text_column", "text_pair_column"), names, strict=False))
+
+
 def with_companions(task, data_dir, split):
     """A task and its companions that have a file of a split; prints the names of missing files.
 

@@ -50,6 +50,11 @@ def test_files_of_glue(classifier, run, tmp_path):
     for name, content in lines.items():
         (tmp_path / name).write_text(content)
         assert run(model=classifier, input_file=tmp_path / name) == [expected]
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame({"Sentence1": [texts["text"]], "sentence2": [texts["text_pair"]]})
+    assert [found["label"] for found in albert_tf.load(classifier).predict(table)] == [
+        expected["label"]
+    ]
 
 
 def test_what_a_pretrained_model_is_asked(release, run):
